@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Run every fuzz target for some seconds on its seeds. New inputs go to the build folder; an input
+# that crashes is left there too and named.
+# Usage: tools/fuzz.sh [seconds]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${1:-20}
+cmake --preset fuzz >/dev/null
+cmake --build --preset fuzz | tail -n 1
+for target in build/fuzz/tests/fuzz/fuzz_*; do
+    [ -x "$target" ] && [ -f "$target" ] || continue
+    name=${target##*/fuzz_}
+    work=build/fuzz/found/$name
+    mkdir -p "$work"
+    echo "== $name"
+    "$target" -max_total_time="$seconds" -max_len=65536 -rss_limit_mb=4096 -timeout=20 \
+        -artifact_prefix="$work/crash-" -print_final_stats=0 -verbosity=0 \
+        "$work" "tests/fuzz/corpus/$name"
+done
+echo "fuzz: ok"
