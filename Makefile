@@ -38,8 +38,10 @@ test: setup
 	@tools/fetch_model.sh gemma3 >/dev/null || echo "going on without Gemma 3: its tests are skipped"
 	@ctest --test-dir build/release --output-on-failure
 
-install: build
-	@cmake --install build/release --prefix "$(PREFIX)"
+install:
+	@cmake --preset release -DCMAKE_INSTALL_PREFIX="$(PREFIX)" >/dev/null
+	@cmake --build --preset release --target quern quern_static quern_shared
+	@cmake --install build/release
 
 format:
 	@clang-format -i $(SOURCES)
