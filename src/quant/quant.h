@@ -1,0 +1,50 @@
+/*
+ * quant.h: the number formats at work: rows of blocks to float and back. One table row a type; one
+ * source file a family (simple.c: 32-value blocks, k.c, iq4.c, fp4.c, ternary.c, plain.c).
+ *
+ * A row is `n` values, a multiple of the block length; rows are independent of each other, so any
+ * division of a tensor among threads gives the same bytes. Decoding is exact in single precision
+ * and one order (spec: the format itself), encoding is reproducible byte for byte: IEEE single
+ * precision, ascending sums, nothing fused. All functions are thread safe.
+ */
+#ifndef QUERN_QUANT_QUANT_H
+#define QUERN_QUANT_QUANT_H
+
+#include <quern/type.h>
+
+typedef struct qn_quant qn_quant;
+
+struct qn_quant {
+    /* Blocks of one row to n floats. Any bytes are accepted; bad ones give meaningless numbers. */
+    void (*decode)(const void *blocks, float *y, int64_t n);
+
+    /*
+     * n floats to the blocks of one row. `weights`: n importance weights (>= 0) of the columns, or
+     * NULL. `tables`: what make_tables gave, else NULL. Finite input gives valid blocks wherever
+     * the scales fit the format; the caller checks with `valid`. NULL: no encoder.
+     */
+    void (*encode)(const float *x, void *blocks, int64_t n, const float *weights,
+                   const void *tables);
+
+    /* Index of the first block of `count` with a scale that is not finite or a forbidden code, or
+     * -1 where all are valid. NULL: every content is valid. */
+    int64_t (*find_invalid)(const void *blocks, int64_t count);
+
+    /* Tables that the encoder needs, made once for any number of rows and threads; freed with
+     * free(). NULL without memory. The member is NULL where there is no need of them. */
+    void *(*make_tables)(void);
+
+    bool needs_weights;   /* cannot encode without importance weights */
+    bool activation_only; /* no weight type: refused in models */
+};
+
+/* The row of a type, or NULL for types without one (integers, f64, unknown ids). */
+const qn_quant *qn__quant_get(qn_type type);
+
+/*
+ * Checks `rows` rows of `n` values at `data` for infinities, NaN and forbidden codes. The error
+ * names row and block; types without floats are always valid.
+ */
+qn_status qn__quant_check(qn_type type, const void *data, int64_t rows, int64_t n, qn_error *err);
+
+#endif
