@@ -200,7 +200,7 @@ enum {
 };
 
 typedef struct qn_node qn_node;
-struct qn_weight; /* device/weight.h: a loaded, perhaps packed, weight */
+struct qn_weight; /* tensor/weight.h: a loaded, perhaps packed, weight */
 
 struct qn_node {
     qn_op op;
@@ -224,6 +224,7 @@ typedef struct qn_graph {
     int32_t n_nodes, capacity;
     qn_status status; /* of the first error */
     qn_error error;
+    qn_node dummy; /* what builders return after an error: F32 [1] */
 } qn_graph;
 
 qn_graph *qn__graph_make(qn_error *err);
@@ -234,7 +235,9 @@ qn_status qn__graph_finish(qn_graph *g, qn_error *err);
 
 /*
  * Builders. Each returns a node of `g`; after an error they return a harmless dummy, never NULL, so
- * building code has no ladder of checks. Sources must be nodes of the same graph.
+ * building code has no ladder of checks. Sources must be nodes of the same graph. Operands of all
+ * operations but COPY and views must have contiguous rows (nb[0] = element size); the strides of
+ * the other dimensions are free, but for indices (I32), weights of MUL_MAT and stores.
  */
 
 /* Leaves. */
@@ -243,7 +246,9 @@ qn_node *qn__graph_weight(qn_graph *g, const struct qn_weight *w, const char *na
 qn_node *qn__graph_store(qn_graph *g, qn_type type, const int64_t ne[4], void *data,
                          const char *name);
 
-/* Views. `view` takes ne and the strides of dimensions 1..3 in bytes. */
+/* Views. `view` takes ne and the strides of dimensions 1..3 in bytes (nb[0] is not looked at: it is
+ * the size of an element); it must stay inside the storage. `permute`: dimension i of the result is
+ * dimension d_i of x. `reshape` takes contiguous nodes only. */
 qn_node *qn__graph_view(qn_graph *g, qn_node *x, const int64_t ne[4], const size_t nb[4],
                         size_t offset);
 qn_node *qn__graph_reshape(qn_graph *g, qn_node *x, int64_t ne0, int64_t ne1, int64_t ne2,
@@ -279,18 +284,22 @@ qn_node *qn__graph_rope_table(qn_graph *g, qn_node *positions, qn_node *factors,
 qn_node *qn__graph_rope(qn_graph *g, qn_node *x, qn_node *table, qn_rope_mode mode, int n_rot,
                         int first);
 
+/* table [n, R] of any type, ids of any shape [a, b, c] -> [n, a, b, c]. */
 qn_node *qn__graph_get_rows(qn_graph *g, qn_node *table, qn_node *ids);
+/* x [n, R], rows [n, M], ids [M] -> [n, R]. Ids must differ from each other. */
 qn_node *qn__graph_set_rows(qn_graph *g, qn_node *x, qn_node *rows, qn_node *ids);
 
 /* w: a weight leaf [in, out], or [in, out, B] with x [in, T, B] (one matrix for each plane). */
 qn_node *qn__graph_mul_mat(qn_graph *g, qn_node *w, qn_node *x, qn_node *bias);
-/* w [in, out, X]; x [in, 1 or K, T]; ids I32 [K, T] -> [out, K, T]. */
+/* w: a weight leaf [in, out, X]; x [in, 1 or K, T]; ids I32 [K, T] -> [out, K, T]. */
 qn_node *qn__graph_mul_mat_id(qn_graph *g, qn_node *w, qn_node *x, qn_node *ids);
+/* x [n, K, T], rows [n, X], ids I32 [K, T] -> [n, K, T]. */
 qn_node *qn__graph_add_id(qn_graph *g, qn_node *x, qn_node *rows, qn_node *ids);
 
 /* logits [X, T]; bias [X] or NULL (changes the choice only). */
 qn_node *qn__graph_moe_select(qn_graph *g, qn_node *logits, qn_node *bias, const qn_moe_params *p);
 qn_node *qn__graph_moe_weights(qn_graph *g, qn_node *logits, qn_node *ids, const qn_moe_params *p);
+/* x [n, K, T], weights [K, T] or NULL (a plain sum) -> [n, T]. */
 qn_node *qn__graph_moe_sum(qn_graph *g, qn_node *x, qn_node *weights);
 
 qn_node *qn__graph_kv_store(qn_graph *g, qn_node *store, qn_node *rows, qn_node *slots, bool is_v);
@@ -311,5 +320,7 @@ bool qn__node_is_contiguous(const qn_node *node);
 int64_t qn__node_n_rows(const qn_node *node); /* ne[1] * ne[2] * ne[3] */
 size_t qn__node_bytes(const qn_node *node);   /* of contiguous storage; 0 on overflow */
 const char *qn__op_name(qn_op op);
+bool qn__op_is_view(qn_op op);  /* computes nothing: view, reshape, permute */
+bool qn__op_in_place(qn_op op); /* the result may take the storage of src0, if shapes agree */
 
 #endif
