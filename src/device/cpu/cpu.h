@@ -45,7 +45,7 @@ typedef struct qn_cpu_step {
     const qn_node *node;
     const struct qn_cpu_kernel *kernel;
     const qn_cpu_isa *isa;
-    int32_t n_threads;    /* of the pool, a hint for cutting work */
+    int32_t n_threads;    /* of this run (in prepare: the most of any run), to cut work by */
     int32_t n_phases;     /* set by prepare; 1 unless it says otherwise */
     size_t shared_bytes;  /* set by prepare: workspace of the step, shared by all tasks */
     size_t scratch_bytes; /* set by prepare: workspace of each worker */
