@@ -1,0 +1,131 @@
+/*
+ * pack.h: weights as the matrix kernels of the CPU read them.
+ *
+ * A packed matrix is planes (ne[2]: experts, heads), a plane is *groups* of 16 rows (the last one
+ * filled up with zero rows), a group is *chunks* of 256 values of each of its rows, one behind the
+ * other. The last chunk of a row whose length is no multiple of 256 holds only the blocks that
+ * exist. So a group is read from its first byte to its last, and a vector lane is a row.
+ *
+ * The chunk of a block format with n <= 8 blocks of 32 values is a row of arrays, each as long as n
+ * asks for:
+ *
+ *   low     n x low bytes    low bits of the levels
+ *   high    n x high bytes   high bits of the levels, where a format splits them
+ *   sub     n x sub bytes    integer sub-scales (and minima) of the K formats
+ *   scale   n x scale bytes  d (and m) of the 32-value formats
+ *   super   super bytes      d (and dmin) of the K formats
+ *
+ * and is padded to 64 bytes. Levels: the unit is the quad, values 4 i .. 4 i + 3 of a block (i = 0
+ * .. 7) of all 16 rows: 64 bytes at 8 bits, the byte 4 r + j being value 4 i + j of row r. At b
+ * bits 8 / b quads share the same 64 bytes: with v vectors in the array of a block, quad i lies in
+ * vector i % v, bits b (i / v) and up. Scales: the 16 rows one behind the other, F16 (MXFP4: one
+ * byte E8M0); where there are two (d and m), 16 of the first, then 16 of the second; likewise the
+ * sub-scales: [scale][row] bytes, those of Q6_K, Q3_K (less 32) and IQ4_XS (less 32) signed.
+ *
+ * Float formats: [k][16 rows] F32 or F16; BF16 in pairs of k, [k / 2][16 rows][2], so that a lane
+ * of 32 bits holds two values of its row; an odd last value has a zero beside it.
+ *
+ * A packed matrix is as large as in the file; Q3_K grows by 4 %, Q4_K, Q5_K and IQ4_XS by 3 % and
+ * less (6-bit scales in bytes).
+ */
+#ifndef QUERN_DEVICE_CPU_PACK_H
+#define QUERN_DEVICE_CPU_PACK_H
+
+#include <quern/type.h>
+
+#include "base/mem.h"
+
+#define QN_PACK_ROWS  16  /* rows of a group */
+#define QN_PACK_CHUNK 256 /* values of a chunk, also the chunk of the dot product */
+#define QN_PACK_BLOCK 32  /* values that share an activation scale */
+
+/* Bytes of the arrays of a chunk of a block format, for 16 rows: see above. */
+typedef struct qn_pack_layout {
+    uint32_t low, high, sub, scale; /* a block */
+    uint32_t super;                 /* a chunk */
+} qn_pack_layout;
+
+/* The layout of a block format; all zero for other types. Constant folds for a constant type. */
+static inline qn_pack_layout qn__pack_layout(qn_type type)
+{
+    switch (type) {
+    case QN_TYPE_Q4_0:
+    case QN_TYPE_IQ4_NL:
+        return (qn_pack_layout){.low = 256, .scale = 32};
+    case QN_TYPE_Q4_1:
+        return (qn_pack_layout){.low = 256, .scale = 64};
+    case QN_TYPE_Q5_0:
+        return (qn_pack_layout){.low = 256, .high = 64, .scale = 32};
+    case QN_TYPE_Q5_1:
+        return (qn_pack_layout){.low = 256, .high = 64, .scale = 64};
+    case QN_TYPE_Q8_0:
+        return (qn_pack_layout){.low = 512, .scale = 32};
+    case QN_TYPE_MXFP4:
+        return (qn_pack_layout){.low = 256, .scale = 16};
+    case QN_TYPE_Q2_K: /* sub: two u8 of scale | minimum << 4 */
+        return (qn_pack_layout){.low = 128, .sub = 32, .super = 64};
+    case QN_TYPE_Q3_K: /* sub: two i8 */
+        return (qn_pack_layout){.low = 128, .high = 64, .sub = 32, .super = 32};
+    case QN_TYPE_Q4_K: /* sub: u8 scale, u8 minimum */
+        return (qn_pack_layout){.low = 256, .sub = 32, .super = 64};
+    case QN_TYPE_Q5_K: /* as Q4_K */
+        return (qn_pack_layout){.low = 256, .high = 64, .sub = 32, .super = 64};
+    case QN_TYPE_Q6_K: /* sub: two i8 */
+        return (qn_pack_layout){.low = 256, .high = 128, .sub = 32, .super = 32};
+    case QN_TYPE_IQ4_XS: /* sub: one i8 */
+        return (qn_pack_layout){.low = 256, .sub = 16, .super = 32};
+    default:
+        return (qn_pack_layout){0};
+    }
+}
+
+/* Bytes of a chunk of `values` <= 256 values (a multiple of 32 for block formats). */
+static inline size_t qn__pack_chunk_bytes(qn_type type, int64_t values)
+{
+    size_t k = (size_t)values;
+    switch (type) {
+    case QN_TYPE_F32:
+        return k * QN_PACK_ROWS * 4;
+    case QN_TYPE_F16:
+        return qn__align_up(k * QN_PACK_ROWS * 2, 64);
+    case QN_TYPE_BF16:
+        return (k + 1) / 2 * QN_PACK_ROWS * 4;
+    default:
+        break;
+    }
+    const qn_pack_layout at = qn__pack_layout(type);
+    return qn__align_up(k / QN_PACK_BLOCK * (at.low + at.high + at.sub + at.scale) + at.super, 64);
+}
+
+/* Bytes of a group of rows of `k` values. */
+static inline size_t qn__pack_group_bytes(qn_type type, int64_t k)
+{
+    size_t bytes = (size_t)(k / QN_PACK_CHUNK) * qn__pack_chunk_bytes(type, QN_PACK_CHUNK);
+    if (k % QN_PACK_CHUNK != 0) {
+        bytes += qn__pack_chunk_bytes(type, k % QN_PACK_CHUNK);
+    }
+    return bytes;
+}
+
+/* Whether matrices of this type can be packed and multiplied. */
+bool qn__cpu_pack_supports(qn_type type);
+
+/* Groups of a matrix ne[0..2]: those of all planes. */
+int64_t qn__cpu_pack_groups(const int64_t ne[4]);
+
+/*
+ * Bytes of the packed form of a matrix; 0 where the type is not supported, a dimension is below 1,
+ * ne[3] is not 1, ne[0] is no multiple of the block length, or the size overflows.
+ */
+size_t qn__cpu_pack_bytes(qn_type type, const int64_t ne[4]);
+
+/*
+ * Packs groups first_group .. first_group + n_groups (numbered through all planes) of the matrix
+ * whose rows lie one behind the other at `rows` as in a file (any alignment). `packed` is the start
+ * of the whole packed form, aligned to 64 bytes. Different groups may be packed by different
+ * threads at the same time. Any bytes are accepted.
+ */
+void qn__cpu_pack_rows(qn_type type, const int64_t ne[4], const void *rows, int64_t first_group,
+                       int64_t n_groups, void *packed);
+
+#endif
