@@ -31,48 +31,34 @@
 #ifndef QUERN_MEMORY_MEMORY_H
 #define QUERN_MEMORY_MEMORY_H
 
-#include <quern/type.h>
+#include <quern/device.h>
 
 #include "base/mem.h"
+#include "model/model.h"
 #include "tensor/graph.h"
 
-#define QN_KV_MAX_GROUPS 8
-#define QN_KV_MAX_SEQ    256
-#define QN_KV_MAX_POS    (INT32_C(1) << 30) /* positions are below this */
+#define QN_KV_MAX_SEQ 256
+#define QN_KV_MAX_POS (INT32_C(1) << 30) /* positions are below this */
 
-/* One layer. Layers without KV of their own (shared, recurrent) have has_kv = false. */
-typedef struct qn_kv_layer {
-    bool has_kv;
-    int32_t group;
-    int32_t n_kv_heads, d_k, d_v; /* d_v = 0: no V store */
-    int32_t rope;                 /* index in config.ropes, -1: K is not rotated */
-} qn_kv_layer;
-
-typedef struct qn_kv_group {
-    qn_window window; /* QN_WINDOW_NONE: all positions stay */
-    int32_t window_size;
-} qn_kv_group;
-
-/* How K was rotated, so that a shift can rotate it on (always with magnitude 1). */
+/* How K of a rope kind was rotated, so that a shift can rotate it on (with magnitude 1). */
 typedef struct qn_kv_rope {
     qn_rope_params params;
-    int32_t first;        /* first rotated element of a head */
     const float *factors; /* n_rot / 2 values or NULL; copied */
 } qn_kv_rope;
 
 typedef struct qn_kv_config {
-    int32_t n_layers, n_groups, n_ropes;
-    const qn_kv_layer *layers;
-    const qn_kv_group *groups;
-    const qn_kv_rope *ropes;
+    const qn_kv_layout *layout; /* layers and groups, of the model */
+    const qn_kv_rope *ropes; /* indexed by the layers' rope; NULL where layout->can_shift is not */
+    int32_t n_ropes;
     int64_t n_ctx;        /* cells: at least so many positions fit, over all sequences */
     int32_t n_seq_max;    /* 1 .. QN_KV_MAX_SEQ */
     int32_t n_ubatch;     /* most tokens of a micro-batch */
     int32_t window_slack; /* positions kept behind a window, so that a tail can be removed */
     bool full_windows;    /* window groups keep all positions */
-    bool shiftable;       /* the model lets positions move (no learned positions, M-RoPE, …) */
     qn_type type_k, type_v;
-    uint64_t model_hash; /* goes into the state's hash: a state loads into its own model only */
+    qn_device *device;   /* where the stores live; NULL: plain memory */
+    uint64_t model_hash; /* stands for architecture and sizes; goes into the state's hash: a state
+                            loads into its own model only */
 } qn_kv_config;
 
 typedef struct qn_kv qn_kv;
@@ -82,7 +68,8 @@ typedef struct qn_kv qn_kv;
 qn_status qn__kv_make(qn_kv **out, const qn_kv_config *config, qn_error *err);
 void qn__kv_free(qn_kv *kv);
 
-/* Stores as graph leaves: qn__graph_store(g, s.type, s.ne, s.data, …). */
+/* Stores as graph leaves: qn__graph_store(g, s.type, s.ne, s.data, …). `layer` is an index in
+ * layout->layers. */
 typedef struct qn_kv_store {
     qn_type type;
     int64_t ne[4];
@@ -94,8 +81,6 @@ qn_kv_store qn__kv_store_v(const qn_kv *kv, int32_t layer);
 size_t qn__kv_bytes(const qn_kv *kv);    /* of all stores */
 int64_t qn__kv_n_cells(const qn_kv *kv); /* places of the largest group */
 int64_t qn__kv_n_used(const qn_kv *kv);  /* places held by sequences, in the largest group */
-int32_t qn__kv_n_groups(const qn_kv *kv);
-int32_t qn__kv_group_of(const qn_kv *kv, int32_t layer);
 
 /*
  * Sequence operations. p0 < 0 means 0, p1 < 0 means no end; ranges are half-open. Ids outside
@@ -157,7 +142,7 @@ typedef struct qn_kv_token {
 /* A placed micro-batch: tokens first .. first + n_tokens of the batch, in batch order. */
 typedef struct qn_kv_ubatch {
     int32_t first, n_tokens;
-    int32_t n_table[QN_KV_MAX_GROUPS]; /* entries that fill writes for each group */
+    int32_t n_table[QN_MAX_KV_GROUPS]; /* entries that fill writes for each group */
 } qn_kv_ubatch;
 
 /*
