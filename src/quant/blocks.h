@@ -203,6 +203,9 @@ float qn__e8m0_half(uint8_t e);
 /* Half of the UE4M3 number of the byte. */
 float qn__ue4m3_half(uint8_t x);
 
+/* A number to the nearest UE4M3 byte (halves up): 0 for what is not positive, at most 448. */
+uint8_t qn__ue4m3_from_f32(float x);
+
 /* The sixteen 6-bit scales of q3_K as stored, 0..63. */
 void qn__q3_k_scales(const uint8_t packed[12], uint8_t scale[16]);
 

@@ -1,6 +1,6 @@
 /*
  * quant.h: the number formats at work: rows of blocks to float and back. One table row a type; one
- * source file a family (simple.c: 32-value blocks, k.c, iq4.c, fp4.c, ternary.c, plain.c).
+ * source file a family: plain.c, simple.c, k_23.c, k_45.c, k_68.c, iq4.c, fp4.c, ternary.c.
  *
  * A row is `n` values, a multiple of the block length; rows are independent of each other, so any
  * division of a tensor among threads gives the same bytes. Decoding is exact in single precision
@@ -26,8 +26,12 @@ struct qn_quant {
     void (*encode)(const float *x, void *blocks, int64_t n, const float *weights,
                    const void *tables);
 
-    /* Index of the first block of `count` with a scale that is not finite or a forbidden code, or
-     * -1 where all are valid. NULL: every content is valid. */
+    /* Which fields of a block must be finite half floats: their byte offsets. */
+    uint8_t half_count;
+    uint16_t half_at[2];
+
+    /* Index of the first of `count` blocks that breaks another rule of the format (a forbidden
+     * code, an infinite f32), or -1. NULL: there is none. Use qn__quant_check. */
     int64_t (*find_invalid)(const void *blocks, int64_t count);
 
     /* Tables that the encoder needs, made once for any number of rows and threads; freed with
