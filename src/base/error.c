@@ -71,7 +71,7 @@ qn_status qn__error_memory(qn_error *err, const char *what)
     return qn__error(err, QN_ERR_MEMORY, "out of memory for %s", what);
 }
 
-void qn__log(const qn_log *log, qn_log_level level, const char *format, ...)
+void qn__log_line(const qn_log *log, qn_log_level level, const char *format, ...)
 {
     if (!log || !log->fn || level > log->max_level) {
         return;

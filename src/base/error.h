@@ -17,6 +17,6 @@ void qn__error_prefix(qn_error *err, const char *format, ...) QN_PRINTF(2, 3);
 qn_status qn__error_memory(qn_error *err, const char *what);
 
 /* Sends one line to the log, if it has a callback and wants the level. */
-void qn__log(const qn_log *log, qn_log_level level, const char *format, ...) QN_PRINTF(3, 4);
+void qn__log_line(const qn_log *log, qn_log_level level, const char *format, ...) QN_PRINTF(3, 4);
 
 #endif
