@@ -38,25 +38,40 @@ static qn_status read_all(int fd, uint8_t *data, size_t size, const char *path, 
     return QN_OK;
 }
 
-qn_status qn__file_open(qn_file *file, const char *path, bool map, qn_error *err)
+/* Opens a regular file for reading; a directory, a device or a pipe is refused. */
+static qn_status open_regular(const char *path, int *out, uint64_t *size, qn_error *err)
 {
-    *file = (qn_file){0};
-    qn_status status = QN_OK;
-    uint8_t *block = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return io_error(err, path, "open");
     }
+    qn_status status = QN_OK;
     struct stat st;
     if (fstat(fd, &st) != 0) {
         status = io_error(err, path, "stat");
-        goto done;
-    }
-    if (!S_ISREG(st.st_mode)) {
+    } else if (!S_ISREG(st.st_mode)) {
         status = qn__error(err, QN_ERR_IO, "%s: not a regular file", path);
-        goto done;
     }
-    file->size = (size_t)st.st_size;
+    if (status != QN_OK) {
+        close(fd);
+        return status;
+    }
+    *out = fd;
+    *size = (uint64_t)st.st_size;
+    return QN_OK;
+}
+
+qn_status qn__file_open(qn_file *file, const char *path, bool map, qn_error *err)
+{
+    *file = (qn_file){0};
+    uint8_t *block = NULL;
+    int fd;
+    uint64_t size;
+    qn_status status = open_regular(path, &fd, &size, err);
+    if (status != QN_OK) {
+        return status;
+    }
+    file->size = (size_t)size;
     if (file->size == 0) {
         goto done;
     }
@@ -151,6 +166,75 @@ void qn__file_will_need(qn_file *file, size_t offset, size_t bytes)
     if (file->mapped && page_range(file, offset, bytes, true, &start, &length)) {
         madvise(start, length, MADV_WILLNEED);
     }
+}
+
+struct qn_file_reader {
+    int fd;
+    uint64_t size;
+    char *path;
+};
+
+qn_status qn__file_reader_open(qn_file_reader **out, const char *path, qn_error *err)
+{
+    *out = NULL;
+    int fd;
+    uint64_t size;
+    qn_status status = open_regular(path, &fd, &size, err);
+    if (status != QN_OK) {
+        return status;
+    }
+    qn_file_reader *r = qn__calloc(1, sizeof *r);
+    char *copy = qn__strndup(path, strlen(path));
+    if (!r || !copy) {
+        close(fd);
+        free(r);
+        free(copy);
+        return qn__error_memory(err, "a file reader");
+    }
+    *r = (qn_file_reader){.fd = fd, .size = size, .path = copy};
+    *out = r;
+    return QN_OK;
+}
+
+uint64_t qn__file_reader_size(const qn_file_reader *r)
+{
+    return r->size;
+}
+
+qn_status qn__file_reader_read(const qn_file_reader *r, uint64_t offset, void *out, size_t n,
+                               qn_error *err)
+{
+    uint8_t *to = out;
+    if (offset > r->size || n > r->size - offset) {
+        return qn__error(err, QN_ERR_IO, "%s: ends before byte %llu", r->path,
+                         (unsigned long long)offset + n);
+    }
+    while (n > 0) {
+        ssize_t k = pread(r->fd, to, n, (off_t)offset);
+        if (k < 0 && errno == EINTR) {
+            continue;
+        }
+        if (k < 0) {
+            return io_error(err, r->path, "read");
+        }
+        if (k == 0) {
+            return qn__error(err, QN_ERR_IO, "%s: became shorter while it was read", r->path);
+        }
+        to += k;
+        offset += (uint64_t)k;
+        n -= (size_t)k;
+    }
+    return QN_OK;
+}
+
+void qn__file_reader_close(qn_file_reader *r)
+{
+    if (!r) {
+        return;
+    }
+    close(r->fd);
+    free(r->path);
+    free(r);
 }
 
 struct qn_file_writer {

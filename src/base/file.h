@@ -32,6 +32,18 @@ void qn__file_drop(qn_file *file, size_t offset, size_t bytes);
 void qn__file_will_need(qn_file *file, size_t offset, size_t bytes);
 
 /*
+ * A regular file open for reading at any position, for those who want pieces of it. Reads may run
+ * on several threads at once.
+ */
+typedef struct qn_file_reader qn_file_reader;
+qn_status qn__file_reader_open(qn_file_reader **out, const char *path, qn_error *err);
+uint64_t qn__file_reader_size(const qn_file_reader *r); /* when it was opened */
+/* Exactly n bytes from `offset` on; a file that ends before is QN_ERR_IO. */
+qn_status qn__file_reader_read(const qn_file_reader *r, uint64_t offset, void *out, size_t n,
+                               qn_error *err);
+void qn__file_reader_close(qn_file_reader *r);
+
+/*
  * Writer: writes PATH.tmp-<pid>, renamed to PATH by commit after an fsync. Without commit, close
  * removes it. The first error is kept; commit reports it.
  */
