@@ -346,6 +346,7 @@ static qn_status parse_value(cursor *c, qn__gguf_entry *entry)
         return status == QN_OK && !pair->text.data ? qn__error_memory(c->err, "a string") : status;
     }
     uint8_t bytes[8];
+    entry->data = c->pos;
     status = take(c, bytes, qn__gguf_type_bytes(pair->type), "a value");
     if (status == QN_OK) {
         store_scalar(pair, bytes);

@@ -17,7 +17,7 @@
 /* A pair with what only the reader needs: where an array's elements are. */
 typedef struct qn__gguf_entry {
     qn_gguf_pair pair;
-    size_t data;     /* array: position of the first element in the metadata bytes */
+    size_t data;     /* position of the number or first element in the metadata bytes */
     uint64_t *texts; /* string array: position of each element's length word */
 } qn__gguf_entry;
 

@@ -189,10 +189,15 @@ SETTER(i64, int64_t, QN_GGUF_I64)
 SETTER(f32, float, QN_GGUF_F32)
 SETTER(f64, double, QN_GGUF_F64)
 
-void qn_gguf_writer_set_bool(qn_gguf_writer *w, const char *key, bool value)
+static void set_bool(qn_gguf_writer *w, qn_gguf_text key, bool value)
 {
     uint8_t byte = value ? 1 : 0;
-    set_scalar(w, text_of(key), QN_GGUF_BOOL, &byte);
+    set_scalar(w, key, QN_GGUF_BOOL, &byte);
+}
+
+void qn_gguf_writer_set_bool(qn_gguf_writer *w, const char *key, bool value)
+{
+    set_bool(w, text_of(key), value);
 }
 
 static void set_text(qn_gguf_writer *w, qn_gguf_text key, qn_gguf_text text)
@@ -282,22 +287,6 @@ void qn_gguf_writer_remove(qn_gguf_writer *w, const char *key)
     }
 }
 
-/* The value of a pair that is no array, in file form, from the reader's widened one. */
-static void copy_scalar(qn_gguf_writer *w, const qn_gguf_pair *pair)
-{
-    union {
-        uint8_t bytes[8];
-        uint64_t u64; /* little-endian: the low bytes are the shorter numbers */
-        float f32;
-    } v = {.u64 = pair->value.u64};
-    if (pair->type == QN_GGUF_F32) {
-        v.f32 = (float)pair->value.f64;
-    } else if (pair->type == QN_GGUF_BOOL) {
-        v.bytes[0] = pair->value.boolean ? 1 : 0;
-    }
-    set_scalar(w, pair->key, pair->type, v.bytes);
-}
-
 void qn_gguf_writer_copy(qn_gguf_writer *w, const qn_gguf *from)
 {
     static const char *const split_keys[] = {"split.no", "split.count", "split.tensors.count"};
@@ -314,8 +303,10 @@ void qn_gguf_writer_copy(qn_gguf_writer *w, const qn_gguf *from)
         }
         if (pair->type == QN_GGUF_STR) {
             set_text(w, pair->key, pair->text);
+        } else if (pair->type == QN_GGUF_BOOL) {
+            set_bool(w, pair->key, pair->value.boolean); /* the file may hold any byte for true */
         } else if (pair->type != QN_GGUF_ARR) {
-            copy_scalar(w, pair);
+            set_scalar(w, pair->key, pair->type, s->meta + entry->data);
         } else if (pair->element_type != QN_GGUF_STR) {
             set_array(w, pair->key, pair->element_type, s->meta + entry->data, pair->count);
         } else {
