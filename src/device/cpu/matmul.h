@@ -108,6 +108,29 @@ typedef struct qn_cpu_matmul_fns {
     qn_matmul_fn mul[QN_TYPE_COUNT]; /* NULL: not supported */
 } qn_cpu_matmul_fns;
 
+/* The weight types, for tables and functions made of them: X(name, type). */
+#define QN_MATMUL_TYPES(X)                                                                         \
+    X(f32, QN_TYPE_F32)                                                                            \
+    X(f16, QN_TYPE_F16)                                                                            \
+    X(bf16, QN_TYPE_BF16)                                                                          \
+    X(q4_0, QN_TYPE_Q4_0)                                                                          \
+    X(q4_1, QN_TYPE_Q4_1)                                                                          \
+    X(q5_0, QN_TYPE_Q5_0)                                                                          \
+    X(q5_1, QN_TYPE_Q5_1)                                                                          \
+    X(q8_0, QN_TYPE_Q8_0)                                                                          \
+    X(q2_k, QN_TYPE_Q2_K)                                                                          \
+    X(q3_k, QN_TYPE_Q3_K)                                                                          \
+    X(q4_k, QN_TYPE_Q4_K)                                                                          \
+    X(q5_k, QN_TYPE_Q5_K)                                                                          \
+    X(q6_k, QN_TYPE_Q6_K)                                                                          \
+    X(iq4_nl, QN_TYPE_IQ4_NL)                                                                      \
+    X(iq4_xs, QN_TYPE_IQ4_XS)                                                                      \
+    X(mxfp4, QN_TYPE_MXFP4)
+
 extern const qn_cpu_matmul_fns qn__matmul_scalar, qn__matmul_avx2, qn__matmul_avx512;
+
+/* Rows of the kernel table, in op_matmul.c. */
+struct qn_cpu_kernel;
+extern const struct qn_cpu_kernel qn__cpu_mul_mat, qn__cpu_mul_mat_id;
 
 #endif

@@ -38,6 +38,8 @@
 #define QN_PACK_ROWS  16  /* rows of a group */
 #define QN_PACK_CHUNK 256 /* values of a chunk, also the chunk of the dot product */
 #define QN_PACK_BLOCK 32  /* values that share an activation scale */
+#define QN_PACK_MAX_K                                                                              \
+    (INT64_C(1) << 31) /* values of a row: what the kernels' stacks hold (join.h) */
 
 /* Bytes of the arrays of a chunk of a block format, for 16 rows: see above. */
 typedef struct qn_pack_layout {
@@ -115,7 +117,8 @@ int64_t qn__cpu_pack_groups(const int64_t ne[4]);
 
 /*
  * Bytes of the packed form of a matrix; 0 where the type is not supported, a dimension is below 1,
- * ne[3] is not 1, ne[0] is no multiple of the block length, or the size overflows.
+ * ne[3] is not 1, ne[0] is no multiple of the block length or above QN_PACK_MAX_K, or the size
+ * overflows.
  */
 size_t qn__cpu_pack_bytes(qn_type type, const int64_t ne[4]);
 

@@ -1,0 +1,316 @@
+/*
+ * op_matmul.c: MUL_MAT and MUL_MAT_ID on the CPU: workspaces, the cut into tasks, columns.
+ *
+ * Block formats: phase 0 quantizes the activations into the step's shared memory, chunk by chunk,
+ * [plane][chunk][column] of qn_act_chunk, so that a tile reads the columns of a chunk one behind
+ * the other. The last phase multiplies: a task is some groups of 16 rows with some columns.
+ *
+ * MUL_MAT_ID: phase 0 also sorts the pairs (token, rank) by expert; the last phase takes them as
+ * *lots*, up to TILE_COLS pairs of one expert. Results do not depend on the grouping, because the
+ * columns of a tile do not.
+ */
+#include "device/cpu/cpu.h"
+#include "device/cpu/matmul.h"
+
+enum {
+    TILE_COLS = 128,        /* columns of a task: their activations stay in the cache */
+    QUANTIZE_CHUNKS = 8,    /* chunks of activations a task quantizes */
+    TASK_BYTES = 128 << 10, /* weights a task reads, at least where there are enough of them */
+    TASKS_PER_THREAD = 6    /* so that a late worker costs little */
+};
+
+/* tile[] of the step. */
+enum { TASK_GROUPS };
+
+/* Shapes -----------------------------------------------------------------------------------------
+ */
+
+static const qn_weight *weight_of(const qn_cpu_step *step)
+{
+    return step->node->src[0]->weight;
+}
+
+static int64_t n_chunks_of(const qn_cpu_step *step)
+{
+    return qn__div_up(weight_of(step)->ne[0], QN_PACK_CHUNK);
+}
+
+static int64_t n_groups_of(const qn_cpu_step *step)
+{
+    return qn__div_up(weight_of(step)->ne[1], QN_PACK_ROWS);
+}
+
+static bool is_quantized(const qn_cpu_step *step)
+{
+    return qn_type_get_info(weight_of(step)->type)->quantized;
+}
+
+/* Rows of activations: all of dimensions 1 and 2. */
+static int64_t n_act_rows(const qn_cpu_step *step)
+{
+    const qn_node *x = step->node->src[1];
+    return x->ne[1] * x->ne[2];
+}
+
+static const float *act_row(const qn_node *x, int64_t i1, int64_t i2)
+{
+    return (const float *)((const uint8_t *)x->data + (size_t)i1 * x->nb[1] +
+                           (size_t)i2 * x->nb[2]);
+}
+
+static size_t act_bytes(const qn_cpu_step *step)
+{
+    return is_quantized(step)
+               ? (size_t)(n_chunks_of(step) * n_act_rows(step)) * sizeof(qn_act_chunk)
+               : 0;
+}
+
+static bool supports(const qn_node *node)
+{
+    const qn_weight *w = node->src[0]->weight;
+    return w && qn__cpu_pack_bytes(w->type, w->ne) != 0;
+}
+
+/* Groups a task takes, where all of them with all columns are `n_tiles` times n_groups. */
+static int64_t choose_task_groups(const qn_cpu_step *step, int64_t n_tiles)
+{
+    const qn_weight *w = weight_of(step);
+    const int64_t group_bytes = (int64_t)qn__pack_group_bytes(w->type, w->ne[0]);
+    const int64_t wanted = qn__div_up(TASK_BYTES, group_bytes);
+    const int64_t tasks = qn__max_i64(1, (int64_t)step->n_threads * TASKS_PER_THREAD);
+    const int64_t fair = qn__max_i64(1, n_groups_of(step) * n_tiles / tasks);
+    return qn__min_i64(wanted, fair);
+}
+
+static int64_t n_row_tasks(const qn_cpu_step *step)
+{
+    return qn__div_up(n_groups_of(step), step->tile[TASK_GROUPS]);
+}
+
+/* Activations ------------------------------------------------------------------------------------
+ */
+
+static int64_t count_quantize(const qn_cpu_step *step)
+{
+    return is_quantized(step) ? qn__div_up(n_chunks_of(step) * n_act_rows(step), QUANTIZE_CHUNKS)
+                              : 0;
+}
+
+/* The chunks of all rows are numbered row by row; a task takes QUANTIZE_CHUNKS of them. */
+static void run_quantize(const qn_cpu_step *step, int64_t task)
+{
+    const qn_weight *w = weight_of(step);
+    const qn_node *x = step->node->src[1];
+    const qn_act_form form = qn__act_form(w->type);
+    const int64_t n_chunks = n_chunks_of(step);
+    const int64_t end = qn__min_i64((task + 1) * QUANTIZE_CHUNKS, n_chunks * n_act_rows(step));
+    for (int64_t i = task * QUANTIZE_CHUNKS; i < end; i++) {
+        const int64_t row = i / n_chunks, chunk = i % n_chunks;
+        const int64_t i1 = row % x->ne[1], i2 = row / x->ne[1];
+        const int64_t at = chunk * QN_PACK_CHUNK;
+        qn_act_chunk *out =
+            (qn_act_chunk *)step->shared + i2 * n_chunks * x->ne[1] + chunk * x->ne[1] + i1;
+        step->isa->matmul->quantize(act_row(x, i1, i2) + at,
+                                    qn__min_i64(w->ne[0] - at, QN_PACK_CHUNK), form, out,
+                                    sizeof *out);
+    }
+}
+
+/* Where a column's chunks start. */
+static const void *act_column(const qn_cpu_step *step, int64_t i1, int64_t i2)
+{
+    const qn_node *x = step->node->src[1];
+    return is_quantized(step) ? (const void *)((const qn_act_chunk *)step->shared +
+                                               i2 * n_chunks_of(step) * x->ne[1] + i1)
+                              : (const void *)act_row(x, i1, i2);
+}
+
+/* A tile of the groups of row task `row_task` of a plane; columns are still to be filled in. */
+static qn_matmul_tile make_tile(const qn_cpu_step *step, int64_t plane, int64_t row_task)
+{
+    const qn_weight *w = weight_of(step);
+    const qn_node *bias = step->node->op == QN_OP_MUL_MAT ? step->node->src[2] : NULL;
+    const int64_t first = row_task * step->tile[TASK_GROUPS];
+    const int64_t groups = qn__min_i64(step->tile[TASK_GROUPS], n_groups_of(step) - first);
+    const int64_t row = first * QN_PACK_ROWS;
+    return (qn_matmul_tile){
+        .weights = (const uint8_t *)w->packed + (size_t)(plane * n_groups_of(step) + first) *
+                                                    qn__pack_group_bytes(w->type, w->ne[0]),
+        .k = w->ne[0],
+        .n_rows = qn__min_i64(groups * QN_PACK_ROWS, w->ne[1] - row),
+        .x_stride = is_quantized(step) ? (size_t)step->node->src[1]->ne[1] * sizeof(qn_act_chunk)
+                                       : QN_PACK_CHUNK * sizeof(float),
+        .bias = bias ? (const float *)bias->data + row : NULL,
+    };
+}
+
+static void run_tile(const qn_cpu_step *step, const qn_matmul_tile *tile)
+{
+    step->isa->matmul->mul[weight_of(step)->type](tile);
+}
+
+/* MUL_MAT ----------------------------------------------------------------------------------------
+ */
+
+static int64_t n_col_tasks(const qn_cpu_step *step)
+{
+    return qn__div_up(step->node->src[1]->ne[1], TILE_COLS);
+}
+
+static void prepare_mul_mat(qn_cpu_step *step)
+{
+    step->n_phases = is_quantized(step) ? 2 : 1;
+    step->shared_bytes = act_bytes(step);
+    step->tile[TASK_GROUPS] = choose_task_groups(step, n_col_tasks(step) * weight_of(step)->ne[2]);
+}
+
+static int64_t count_mul_mat(const qn_cpu_step *step, int phase)
+{
+    if (phase + 1 < step->n_phases) {
+        return count_quantize(step);
+    }
+    return n_row_tasks(step) * n_col_tasks(step) * weight_of(step)->ne[2];
+}
+
+static void run_mul_mat(const qn_cpu_step *step, int phase, int64_t task, void *scratch)
+{
+    (void)scratch;
+    if (phase + 1 < step->n_phases) {
+        run_quantize(step, task);
+        return;
+    }
+    const qn_node *out = step->node;
+    const int64_t row_task = task % n_row_tasks(step), rest = task / n_row_tasks(step);
+    const int64_t first = rest % n_col_tasks(step) * TILE_COLS, plane = rest / n_col_tasks(step);
+    const void *x[TILE_COLS];
+    float *y[TILE_COLS];
+    qn_matmul_tile tile = make_tile(step, plane, row_task);
+    tile.n_cols = qn__min_i64(TILE_COLS, out->ne[1] - first);
+    tile.x = x;
+    tile.y = y;
+    for (int64_t c = 0; c < tile.n_cols; c++) {
+        x[c] = act_column(step, first + c, plane);
+        y[c] = (float *)out->data + (plane * out->ne[1] + first + c) * out->ne[0] +
+               row_task * step->tile[TASK_GROUPS] * QN_PACK_ROWS;
+    }
+    run_tile(step, &tile);
+}
+
+const qn_cpu_kernel qn__cpu_mul_mat = {supports, prepare_mul_mat, count_mul_mat, run_mul_mat};
+
+/* MUL_MAT_ID -------------------------------------------------------------------------------------
+ */
+
+/* Up to TILE_COLS pairs of one expert: places first .. first + count of the sorted pairs. */
+typedef struct lot {
+    int32_t expert, first, count;
+} lot;
+
+/* What phase 0 leaves behind the activations in the shared memory. A pair is numbered
+ * token * K + rank. */
+typedef struct lots {
+    int64_t *count;  /* of lots */
+    lot *lot;        /* [n_pairs at most] */
+    int32_t *pair;   /* sorted by expert, then ascending */
+    int32_t *expert; /* [experts + 1]: pairs of the experts before it */
+} lots;
+
+static int64_t n_pairs_of(const qn_cpu_step *step)
+{
+    return step->node->ne[1] * step->node->ne[2];
+}
+
+static lots lots_of(const qn_cpu_step *step)
+{
+    const size_t pairs = (size_t)n_pairs_of(step);
+    lots l;
+    l.count = (int64_t *)((uint8_t *)step->shared + act_bytes(step));
+    l.lot = (lot *)(l.count + 1);
+    l.pair = (int32_t *)(l.lot + pairs);
+    l.expert = l.pair + pairs;
+    return l;
+}
+
+static void prepare_mul_mat_id(qn_cpu_step *step)
+{
+    step->n_phases = 2;
+    step->shared_bytes = act_bytes(step) + sizeof(int64_t) +
+                         (size_t)n_pairs_of(step) * (sizeof(lot) + sizeof(int32_t)) +
+                         (size_t)(weight_of(step)->ne[2] + 1) * sizeof(int32_t);
+    step->tile[TASK_GROUPS] =
+        choose_task_groups(step, qn__min_i64(n_pairs_of(step), weight_of(step)->ne[2]));
+}
+
+/* A counting sort. An id that is no expert (there is none in a sound graph) gives a row of 0. */
+static void run_sort(const qn_cpu_step *step)
+{
+    const qn_node *out = step->node;
+    const int32_t *ids = out->src[2]->data;
+    const int64_t n_pairs = n_pairs_of(step), n_experts = weight_of(step)->ne[2];
+    const lots l = lots_of(step);
+    memset(l.expert, 0, (size_t)(n_experts + 1) * sizeof(int32_t));
+    for (int64_t p = 0; p < n_pairs; p++) {
+        if (ids[p] < 0 || ids[p] >= n_experts) {
+            memset((float *)out->data + p * out->ne[0], 0, (size_t)out->ne[0] * sizeof(float));
+        } else {
+            l.expert[ids[p] + 1]++;
+        }
+    }
+    *l.count = 0;
+    for (int64_t e = 0; e < n_experts; e++) {
+        const int32_t n = l.expert[e + 1];
+        l.expert[e + 1] += l.expert[e];
+        for (int32_t i = 0; i < n; i += TILE_COLS) {
+            l.lot[(*l.count)++] = (lot){.expert = (int32_t)e,
+                                        .first = l.expert[e] + i,
+                                        .count = n - i < TILE_COLS ? n - i : TILE_COLS};
+        }
+    }
+    for (int64_t p = 0; p < n_pairs; p++) {
+        if (ids[p] >= 0 && ids[p] < n_experts) {
+            l.pair[l.expert[ids[p]]++] = (int32_t)p;
+        }
+    }
+}
+
+static int64_t count_mul_mat_id(const qn_cpu_step *step, int phase)
+{
+    if (phase == 0) {
+        return 1 + count_quantize(step);
+    }
+    return *lots_of(step).count * n_row_tasks(step);
+}
+
+static void run_mul_mat_id(const qn_cpu_step *step, int phase, int64_t task, void *scratch)
+{
+    (void)scratch;
+    if (phase == 0) {
+        if (task == 0) {
+            run_sort(step);
+        } else {
+            run_quantize(step, task - 1);
+        }
+        return;
+    }
+    const qn_node *out = step->node, *act = out->src[1];
+    const lots l = lots_of(step);
+    const lot part = l.lot[task / n_row_tasks(step)];
+    const int64_t row_task = task % n_row_tasks(step);
+    const void *x[TILE_COLS];
+    float *y[TILE_COLS];
+    qn_matmul_tile tile = make_tile(step, part.expert, row_task);
+    tile.n_cols = part.count;
+    tile.x = x;
+    tile.y = y;
+    for (int32_t c = 0; c < part.count; c++) {
+        const int64_t pair = l.pair[part.first + c];
+        const int64_t token = pair / out->ne[1], rank = pair % out->ne[1];
+        x[c] = act_column(step, act->ne[1] == 1 ? 0 : rank, token);
+        y[c] = (float *)out->data + pair * out->ne[0] +
+               row_task * step->tile[TASK_GROUPS] * QN_PACK_ROWS;
+    }
+    run_tile(step, &tile);
+}
+
+const qn_cpu_kernel qn__cpu_mul_mat_id = {supports, prepare_mul_mat_id, count_mul_mat_id,
+                                          run_mul_mat_id};
