@@ -1,0 +1,75 @@
+/*
+ * attend.h: attention over a paged store: leaf functions, one table an instruction set, and the two
+ * kernels that use them. The scalar functions are the definition; the others have their bits.
+ *
+ * For one query (a head of a token at position p) over the keys of its sequence that exist, are not
+ * masked by the causal limit and not by the window (the *present* keys):
+ *
+ *  score    of key j: the dot product q . k_j by the dot rule (chunks of 256 of the head dimension,
+ *           acc = fmaf(q[i], k[i], acc) ascending from +0, chunk sums joined pairwise), then
+ *           s = dot * scale; with a cap s = cap * tanh(s / cap); with ALiBi
+ *           s = fmaf(-slope, |p - p_j|, s)
+ *  block    of 32 positions with at least one present key, ascending within a segment of 512
+ *           positions, from m = -inf, l[32] = 0, a[dv] = 0:
+ *             m' = max(m, present s);  c = exp(m - m');  w_j = exp(s_j - m')
+ *             l[j] = fmaf(l[j], c, w_j), j = position mod 32, w_j = 0 for keys not present
+ *             a[i] = a[i] * c, then a[i] = fmaf(w_j, v_j[i], a[i]) over present j ascending
+ *  segment  L = the sum of l by the tree of lanes j + (j + 16), then + 8, + 4, + 2, + 1
+ *  merge    of segments by the binary tree over absolute segment indices; a node with one child
+ *           present is that child; of (m, L, a) left and right:
+ *             M = max(m, m');  e = exp(m - M), e' = exp(m' - M)
+ *             L = fmaf(L, e, L' * e'),  a[i] = fmaf(a[i], e, a'[i] * e')
+ *  end      with a sink z: M = max(m, z), e = exp(m - M), L = fmaf(L, e, exp(z - M)), f = e / L;
+ *           without f = 1 / L; the result is a[i] * f; with no present key at all it is zero.
+ *
+ * So a key that is not present takes no part, whatever its place holds, and nothing depends on how
+ * tokens are cut into batches, on which blocks a sequence has, or on who computes which segment.
+ */
+#ifndef QUERN_DEVICE_CPU_ATTEND_H
+#define QUERN_DEVICE_CPU_ATTEND_H
+
+#include "device/cpu/cpu.h"
+
+#define QN_ATTEND_SEGMENT 512 /* positions computed alone */
+
+/* What becomes of a dot product. */
+typedef struct qn_attend_soft {
+    float scale, soft_cap; /* soft_cap 0: none */
+    float slope;           /* ALiBi; 0: none */
+} qn_attend_soft;
+
+/* Rows a [n_q][n_k] times rows b [n_k][n], see `accumulate`. b may be F16 or BF16. */
+typedef struct qn_attend_product {
+    const float *a;
+    size_t lda;
+    qn_type b_type;
+    const void *b;
+    size_t ldb; /* in elements */
+    float *c;
+    size_t ldc;
+    int64_t n_q, n_k, n;
+    bool fresh;
+} qn_attend_product;
+
+typedef struct qn_cpu_attend_fns {
+    /* n plain values (F16, BF16) to F32, and back. */
+    void (*widen)(qn_type type, const void *from, int64_t n, float *to);
+    void (*narrow)(qn_type type, const float *from, int64_t n, void *to);
+    /* A whole Q8_0 block of one head as F32: K [d][32], V [32][dv]. */
+    void (*widen_q8_0)(const void *block, int64_t d, bool is_v, float *to);
+    /* c[q][i] = the chain acc = fmaf(a[q][j], b[j][i], acc), j ascending, from c[q][i] or, where
+     * fresh, from +0. Serves scores (b = K, n = 32) and weighted sums (b = V, n = dv). */
+    void (*accumulate)(const qn_attend_product *p);
+    /* One query and one block: s holds dot products and gets the weights w (0 where the mask has no
+     * bit); distance = p - position of lane 0; updates *m and l; returns c. `mask` is not 0. */
+    float (*soften)(const qn_attend_soft *p, uint32_t mask, int64_t distance, float s[32], float *m,
+                    float l[32]);
+    void (*scale)(float *x, float factor, int64_t n);                      /* x *= factor */
+    void (*merge)(float *a, float e, const float *b, float e2, int64_t n); /* fmaf(a, e, b * e2) */
+} qn_cpu_attend_fns;
+
+extern const qn_cpu_attend_fns qn__attend_scalar, qn__attend_avx2, qn__attend_avx512;
+
+extern const qn_cpu_kernel qn__cpu_kernel_kv_store, qn__cpu_kernel_attend;
+
+#endif
