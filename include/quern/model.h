@@ -22,9 +22,9 @@ typedef struct qn_model_options {
     bool use_mmap;      /* map the file; otherwise read it tensor by tensor. Default true */
     bool use_mlock;     /* keep the weights in memory (mlock). Default false */
     bool vocab_only;    /* load vocabulary and metadata, no weights; cannot be computed with */
-    bool check_tensors; /* look at every value of every tensor and refuse NaN and infinity */
+    bool check_tensors; /* look at every block of every tensor and refuse NaN and infinity; small
+                           tensors always are. Default true */
     int32_t n_threads;  /* for packing; 0: all cores */
-    const char *isa;    /* instruction set of the CPU device: NULL best, "scalar", "avx2", … */
     qn_log log;         /* copied; silent by default */
     qn_progress_fn progress; /* or NULL; called between tensors */
     void *progress_user;
@@ -92,8 +92,8 @@ typedef enum qn_pooling {
 /* What the file asks for. */
 QN_API qn_pooling qn_model_pooling(const qn_model *model);
 
-/* Names of the architectures that this build computes, in alphabetical order, NULL at the end. */
-QN_API const char *const *qn_model_architectures(void);
+/* Names of the architectures that this build computes, by number; NULL past the last. */
+QN_API const char *qn_model_architecture_at(int32_t index);
 
 #ifdef __cplusplus
 }

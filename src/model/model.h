@@ -11,8 +11,8 @@
 
 #include <quern/model.h>
 
-#include "device/weight.h"
 #include "tensor/graph.h"
+#include "tensor/weight.h"
 
 #define QN_MAX_LAYERS     512
 #define QN_MAX_EXPERTS    1024
@@ -41,6 +41,8 @@ typedef enum qn_rope_factors {
 typedef struct qn_rope_kind {
     qn_rope_params params;
     qn_rope_factors factors;
+    float magnitude;      /* of the file, multiplies what YaRN gives */
+    float log_multiplier; /* of YaRN; 0: none */
 } qn_rope_kind;
 
 typedef struct qn_hparams {
@@ -97,6 +99,14 @@ typedef struct qn_kv_layout {
 const qn_hparams *qn__model_hparams(const qn_model *model);
 const qn_kv_layout *qn__model_kv_layout(const qn_model *model);
 
+/*
+ * Everything that fixes the angles of a rope kind, with the base and scale that the context was
+ * made with (0: the model's; they change kind 0 only). For moving keys; qn__model_build does the
+ * same.
+ */
+qn_rope_params qn__model_rope_params(const qn_model *model, int32_t rope, float freq_base,
+                                     float freq_scale);
+
 /* The frequency factors leaf (F32 [n_rot / 2]) of a rope kind for a context of `n_ctx_seq`
  * positions a sequence, or NULL where its angles are not divided. For moving keys. */
 const qn_weight *qn__model_rope_factors(const qn_model *model, int32_t rope, int64_t n_ctx_seq);
@@ -114,10 +124,11 @@ typedef struct qn_build_inputs {
     qn_node *q_scale;    /* F32 [1, 1, T], filled with qn__model_q_scale; NULL where the model does
                             not need it (qn__model_needs_q_scale) */
     qn_node *out_ids;    /* I32 [n_out]: the tokens whose rows are asked for; NULL: all T */
-    bool want_logits, want_embeddings; /* neither: only the stores are written */
-    int64_t n_ctx_seq;                 /* positions that a sequence of this context may have */
-    const qn_build_group *groups;      /* [kv_layout.n_groups] */
-    qn_node *const *k, *const *v;      /* [kv_layout.n_layers] store leaves */
+    bool want_logits, want_embeddings;     /* neither: only the stores are written */
+    int64_t n_ctx_seq;                     /* positions that a sequence of this context may have */
+    float rope_freq_base, rope_freq_scale; /* of the context; 0: the model's */
+    const qn_build_group *groups;          /* [kv_layout.n_groups] */
+    qn_node *const *k, *const *v;          /* [kv_layout.n_layers] store leaves */
 } qn_build_inputs;
 
 typedef struct qn_build_outputs {
