@@ -33,6 +33,10 @@
 
 #include "device/cpu/pack.h"
 
+/* For functions that a constant argument (a type, a number of columns) turns into different code.
+ */
+#define QN_INLINE static inline __attribute__((always_inline))
+
 /*
  * A column's 256 activations as the block formats meet them; the last chunk of a column may use
  * fewer blocks. `half` and `pair` serve kernels that multiply unsigned levels: the sums of q over a
@@ -109,10 +113,11 @@ typedef struct qn_cpu_matmul_fns {
 } qn_cpu_matmul_fns;
 
 /* The weight types, for tables and functions made of them: X(name, type). */
-#define QN_MATMUL_TYPES(X)                                                                         \
+#define QN_MATMUL_FLOAT_TYPES(X)                                                                   \
     X(f32, QN_TYPE_F32)                                                                            \
     X(f16, QN_TYPE_F16)                                                                            \
-    X(bf16, QN_TYPE_BF16)                                                                          \
+    X(bf16, QN_TYPE_BF16)
+#define QN_MATMUL_BLOCK_TYPES(X)                                                                   \
     X(q4_0, QN_TYPE_Q4_0)                                                                          \
     X(q4_1, QN_TYPE_Q4_1)                                                                          \
     X(q5_0, QN_TYPE_Q5_0)                                                                          \
@@ -126,6 +131,7 @@ typedef struct qn_cpu_matmul_fns {
     X(iq4_nl, QN_TYPE_IQ4_NL)                                                                      \
     X(iq4_xs, QN_TYPE_IQ4_XS)                                                                      \
     X(mxfp4, QN_TYPE_MXFP4)
+#define QN_MATMUL_TYPES(X) QN_MATMUL_FLOAT_TYPES(X) QN_MATMUL_BLOCK_TYPES(X)
 
 extern const qn_cpu_matmul_fns qn__matmul_scalar, qn__matmul_avx2, qn__matmul_avx512;
 

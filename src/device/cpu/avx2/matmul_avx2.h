@@ -1,0 +1,38 @@
+/* matmul_avx2.h: what the files of the matrix products for AVX2 share: the join of chunk sums. */
+#ifndef QUERN_DEVICE_CPU_AVX2_MATMUL_AVX2_H
+#define QUERN_DEVICE_CPU_AVX2_MATMUL_AVX2_H
+
+#include "device/cpu/join.h"
+#include "device/cpu/matmul.h"
+
+#include <immintrin.h>
+
+enum { QN_AVX2_COLS = 32 }; /* columns that share one walk through the chunks of a group */
+
+/* The waiting chunk sums of one column: [level][16 rows]. */
+typedef float qn_avx2_stack[QN_JOIN_LEVELS][QN_PACK_ROWS];
+
+/* Adds the sums of chunk `index`, rows 0..7 and 8..15 (join.h). */
+QN_INLINE void qn__avx2_join(qn_avx2_stack stack, int64_t index, __m256 low, __m256 high)
+{
+    const int count = qn__join_count(index);
+    for (int level = 0; level < count; level++) {
+        low = _mm256_add_ps(_mm256_loadu_ps(stack[level]), low);
+        high = _mm256_add_ps(_mm256_loadu_ps(stack[level] + 8), high);
+    }
+    _mm256_storeu_ps(stack[count], low);
+    _mm256_storeu_ps(stack[count] + 8, high);
+}
+
+/* Joins what waits after n_chunks, adds the bias and writes n_rows <= 16 results to y. */
+void qn__avx2_finish(qn_avx2_stack stack, int64_t n_chunks, int64_t n_rows, const float *bias,
+                     float *y);
+
+void qn__avx2_quantize(const float *x, int64_t n, qn_act_form form, void *chunks, size_t stride);
+
+/* One function a type: qn__avx2_mul_<name>. */
+#define QN_AVX2_DECLARE(name, type) void qn__avx2_mul_##name(const qn_matmul_tile *t);
+QN_MATMUL_TYPES(QN_AVX2_DECLARE)
+#undef QN_AVX2_DECLARE
+
+#endif

@@ -1,0 +1,457 @@
+/*
+ * matmul_blocks_avx2.c: block formats with quantized activations for AVX2 (no VNNI).
+ *
+ * 32 bytes are a quad (4 values) of 8 rows; a quad of the activations is spread over all lanes, and
+ * maddubs gives for each row two 16-bit sums of two products. Levels of up to 5 bits are taken as
+ * they are stored, unsigned, and may be added up in 16 bits over a block: what the offset of the
+ * levels takes off is put in as the start of the sum (qn_act_chunk.pair), so that the end fits 16
+ * bits whatever happens in between (sums modulo 2^16). Only then come 32 bits, one conversion and
+ * one fma. Signed bytes take their sign over to the activations.
+ *
+ * Several columns: a chunk is opened once, every level in a byte, and stays in the L1 cache while
+ * up to 32 columns meet it, four at a time. One column: levels go from the packed bytes to the
+ * product in registers.
+ */
+#include "device/cpu/avx2/matmul_avx2.h"
+
+#include "quant/blocks.h"
+
+enum { QUADS = 8, COLS = 4 };
+
+/* How a format is multiplied; constant for each type. */
+typedef enum chain {
+    CHAIN_BLOCK,  /* 16-bit sums over the 8 quads of a block, from `pair` */
+    CHAIN_HALVES, /* 16-bit sums over 4 quads, twice: 5-bit levels without offset */
+    CHAIN_SUBS,   /* the same with integer scales of 16 values, from `pair` */
+    CHAIN_SIGNED  /* signed bytes: 32-bit sums */
+} chain;
+
+QN_INLINE chain chain_of(qn_type type)
+{
+    switch (type) {
+    case QN_TYPE_Q4_0:
+    case QN_TYPE_Q4_1:
+    case QN_TYPE_Q4_K:
+    case QN_TYPE_Q5_0:
+    case QN_TYPE_MXFP4:
+        return CHAIN_BLOCK;
+    case QN_TYPE_Q5_1:
+    case QN_TYPE_Q5_K:
+        return CHAIN_HALVES;
+    case QN_TYPE_Q2_K:
+    case QN_TYPE_Q3_K:
+    case QN_TYPE_Q6_K:
+        return CHAIN_SUBS;
+    default:
+        return CHAIN_SIGNED;
+    }
+}
+
+/* Whether the sums start from `pair`; the others start from zero. */
+QN_INLINE bool has_offset(qn_type type)
+{
+    return type == QN_TYPE_Q4_0 || type == QN_TYPE_Q5_0 || type == QN_TYPE_MXFP4 ||
+           type == QN_TYPE_Q3_K || type == QN_TYPE_Q6_K;
+}
+
+QN_INLINE bool has_minimum(qn_type type)
+{
+    return type == QN_TYPE_Q4_1 || type == QN_TYPE_Q5_1 || type == QN_TYPE_Q4_K ||
+           type == QN_TYPE_Q5_K;
+}
+
+/* The scales of one block, 8 rows. */
+typedef struct scales {
+    __m256 d, m;
+    __m256i sub[2];  /* CHAIN_SUBS: 16-bit pairs (scale, scale) of sub-block 0, 1 */
+    __m256i minimum; /* Q2_K: 16-bit pairs (minimum 0, minimum 1) */
+} scales;
+
+/* Where the arrays of a chunk of n blocks lie. */
+typedef struct arrays {
+    const uint8_t *low, *high, *sub, *scale, *super;
+} arrays;
+
+QN_INLINE arrays arrays_of(qn_type type, const uint8_t *chunk, int64_t n)
+{
+    const qn_pack_layout at = qn__pack_layout(type);
+    arrays a;
+    a.low = chunk;
+    a.high = a.low + n * at.low;
+    a.sub = a.high + n * at.high;
+    a.scale = a.sub + n * at.sub;
+    a.super = a.scale + n * at.scale;
+    return a;
+}
+
+QN_INLINE __m256i load(const uint8_t *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+/* Opening ----------------------------------------------------------------------------------------
+ */
+
+/* Bits x >> from (to the left where it is negative) under a mask in every byte. */
+QN_INLINE __m256i bits_of(__m256i x, int from, int mask)
+{
+    const __m256i moved = from >= 0 ? _mm256_srli_epi16(x, from) : _mm256_slli_epi16(x, -from);
+    return _mm256_and_si256(moved, _mm256_set1_epi8((char)mask));
+}
+
+QN_INLINE __m256i table_of(const int8_t *values, int add)
+{
+    __m128i t = _mm_loadu_si128((const __m128i *)values);
+    return _mm256_broadcastsi128_si256(_mm_add_epi8(t, _mm_set1_epi8((char)add)));
+}
+
+/* The 8 quads of block b, rows 8 half .. 8 half + 7, as the chain of the format takes them. */
+QN_INLINE void open_levels(qn_type type, const arrays *a, int64_t b, int half, __m256i w[QUADS])
+{
+    const qn_pack_layout at = qn__pack_layout(type);
+    const uint8_t *low = a->low + b * at.low + 32 * half;
+    const uint8_t *high = a->high + b * at.high + 32 * half;
+    const int bits = (int)at.low / 64, high_bits = (int)at.high / 64;
+#pragma GCC unroll 8
+    for (int i = 0; i < QUADS; i++) {
+        const __m256i v = load(low + 64 * (i % bits));
+        w[i] = bits == 8 ? v : bits_of(v, i / bits * bits, (1 << bits) - 1);
+    }
+    if (high_bits != 0) {
+#pragma GCC unroll 8
+        for (int i = 0; i < QUADS; i++) {
+            const __m256i v = load(high + 64 * (i % high_bits));
+            w[i] = _mm256_or_si256(
+                w[i], bits_of(v, i / high_bits * high_bits - bits, ((1 << high_bits) - 1) << bits));
+        }
+    }
+    if (type == QN_TYPE_IQ4_NL || type == QN_TYPE_IQ4_XS || type == QN_TYPE_MXFP4) {
+        const __m256i table =
+            type == QN_TYPE_MXFP4 ? table_of(qn__e2m1_values, 12) : table_of(qn__iq4_values, 0);
+#pragma GCC unroll 8
+        for (int i = 0; i < QUADS; i++) {
+            w[i] = _mm256_shuffle_epi8(table, w[i]);
+        }
+    }
+}
+
+QN_INLINE __m256 halves(const uint8_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+
+QN_INLINE __m256 bytes_to_floats(const uint8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+
+/* 8 bytes in 32-bit lanes to pairs of equal 16-bit numbers (0 <= x < 2^16). */
+QN_INLINE __m256i twice(__m256i x)
+{
+    return _mm256_or_si256(x, _mm256_slli_epi32(x, 16));
+}
+
+/* Halves of E8M0: 2^(e - 128), subnormal for e < 2. */
+QN_INLINE __m256 e8m0(const uint8_t *p)
+{
+    const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+    const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    const __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    return _mm256_castsi256_ps(
+        _mm256_blendv_epi8(normal, small, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
+}
+
+/* Scales of block b, rows 8 half .. 8 half + 7. */
+QN_INLINE void open_scales(qn_type type, const arrays *a, int64_t b, int half, scales *s)
+{
+    const qn_pack_layout at = qn__pack_layout(type);
+    const uint8_t *sub = a->sub + b * at.sub + 8 * half, *scale = a->scale + b * at.scale;
+    const uint8_t *d = (at.super != 0 ? a->super : scale) + 16 * half;
+    if (type == QN_TYPE_MXFP4) {
+        s->d = e8m0(scale + 8 * half);
+        return;
+    }
+    s->d = halves(d);
+    if (type == QN_TYPE_Q4_1 || type == QN_TYPE_Q5_1) {
+        s->m = halves(d + 32);
+    } else if (type == QN_TYPE_Q4_K || type == QN_TYPE_Q5_K) {
+        const __m256 minus = _mm256_xor_ps(halves(d + 32), _mm256_set1_ps(-0.0F));
+        s->d = _mm256_mul_ps(s->d, bytes_to_floats(sub));
+        s->m = _mm256_mul_ps(minus, bytes_to_floats(sub + 16));
+    } else if (type == QN_TYPE_IQ4_XS) {
+        const __m256i x = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)sub));
+        s->d = _mm256_mul_ps(s->d, _mm256_cvtepi32_ps(x));
+    } else if (type == QN_TYPE_Q2_K) {
+        const __m256i s0 = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)sub));
+        const __m256i s1 = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(sub + 16)));
+        const __m256i mask = _mm256_set1_epi32(15);
+        s->m = _mm256_xor_ps(halves(d + 32), _mm256_set1_ps(-0.0F));
+        s->sub[0] = twice(_mm256_and_si256(s0, mask));
+        s->sub[1] = twice(_mm256_and_si256(s1, mask));
+        s->minimum = _mm256_or_si256(_mm256_srli_epi32(s0, 4),
+                                     _mm256_slli_epi32(_mm256_srli_epi32(s1, 4), 16));
+    } else if (type == QN_TYPE_Q3_K || type == QN_TYPE_Q6_K) {
+        for (int i = 0; i < 2; i++) {
+            const __m128i x = _mm_loadl_epi64((const __m128i *)(sub + 16 * i));
+            const __m128i x16 = _mm_cvtepi8_epi16(x);
+            s->sub[i] =
+                _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_unpacklo_epi16(x16, x16)),
+                                        _mm_unpackhi_epi16(x16, x16), 1);
+        }
+    }
+}
+
+/* Products ---------------------------------------------------------------------------------------
+ */
+
+/* 32 bits of the activations in every lane. */
+QN_INLINE __m256i spread(const void *p)
+{
+    int32_t x;
+    memcpy(&x, p, sizeof x);
+    return _mm256_set1_epi32(x);
+}
+
+/* Where 16-bit sums of sub-block h of block b start. */
+QN_INLINE __m256i start(qn_type type, const qn_act_chunk *x, int64_t b, int h)
+{
+    return has_offset(type) ? spread(x->pair[b][h]) : _mm256_setzero_si256();
+}
+
+/* The sum of a block is there: scales, minimum, accumulator. */
+QN_INLINE __m256 take(qn_type type, const scales *s, const qn_act_chunk *x, int64_t b, __m256i isum,
+                      __m256 acc)
+{
+    const __m256 dx = _mm256_broadcast_ss(&x->d[b]);
+    acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum), _mm256_mul_ps(s->d, dx), acc);
+    if (has_minimum(type)) {
+        acc = _mm256_fmadd_ps(s->m, _mm256_broadcast_ss(&x->s[b]), acc);
+    } else if (type == QN_TYPE_Q2_K) {
+        /* half[b] holds the plain sums of the two sub-blocks; they fit 16 bits. */
+        const __m256i sums = _mm256_set1_epi32((x->half[b][0] & 0xffff) | (x->half[b][1] << 16));
+        const __m256 jsum = _mm256_cvtepi32_ps(_mm256_madd_epi16(s->minimum, sums));
+        acc = _mm256_fmadd_ps(jsum, _mm256_mul_ps(s->m, dx), acc);
+    }
+    return acc;
+}
+
+/* Four quads from `first` on of `cols` columns and the given halves of 16 rows, in 16 bits. */
+QN_INLINE void add_quads(const __m256i w[][2], int halves_n, const qn_act_chunk *const x[],
+                         int cols, int64_t b, int first, __m256i sum[][2])
+{
+#pragma GCC unroll 4
+    for (int i = first; i < first + 4; i++) {
+#pragma GCC unroll 4
+        for (int c = 0; c < cols; c++) {
+            const __m256i q = spread(x[c]->q[b] + 4 * i);
+#pragma GCC unroll 2
+            for (int h = 0; h < halves_n; h++) {
+                sum[c][h] = _mm256_add_epi16(sum[c][h], _mm256_maddubs_epi16(w[i][h], q));
+            }
+        }
+    }
+}
+
+/* Signed bytes: all eight quads, in 32 bits. |w| may be 128, which maddubs takes as unsigned; two
+ * products of at most 128 * 127 fit 16 bits. */
+QN_INLINE void add_signed(const __m256i w[][2], int halves_n, const qn_act_chunk *const x[],
+                          int cols, int64_t b, __m256i sum[][2])
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 8
+    for (int i = 0; i < QUADS; i++) {
+        __m256i size[2];
+#pragma GCC unroll 2
+        for (int h = 0; h < halves_n; h++) {
+            size[h] = _mm256_abs_epi8(w[i][h]);
+        }
+#pragma GCC unroll 4
+        for (int c = 0; c < cols; c++) {
+            const __m256i q = spread(x[c]->q[b] + 4 * i);
+#pragma GCC unroll 2
+            for (int h = 0; h < halves_n; h++) {
+                const __m256i pairs = _mm256_maddubs_epi16(size[h], _mm256_sign_epi8(q, w[i][h]));
+                sum[c][h] = _mm256_add_epi32(sum[c][h], _mm256_madd_epi16(pairs, ones));
+            }
+        }
+    }
+}
+
+/* Block b of 8 or 16 rows (halves_n) with `cols` columns. w[quad][half], s[half]. */
+QN_INLINE void dot_block(qn_type type, const __m256i w[][2], const scales *s, int halves_n,
+                         const qn_act_chunk *const x[], int cols, int64_t b, __m256 acc[][2])
+{
+    const chain kind = chain_of(type);
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i sum[COLS][2], total[COLS][2];
+    for (int c = 0; c < cols; c++) {
+        for (int h = 0; h < halves_n; h++) {
+            sum[c][h] = start(type, x[c], b, 0);
+        }
+    }
+    if (kind == CHAIN_SIGNED) {
+        add_signed(w, halves_n, x, cols, b, sum);
+    } else {
+        add_quads(w, halves_n, x, cols, b, 0, sum);
+    }
+    if (kind == CHAIN_HALVES || kind == CHAIN_SUBS) {
+        for (int c = 0; c < cols; c++) {
+            for (int h = 0; h < halves_n; h++) {
+                total[c][h] = _mm256_madd_epi16(sum[c][h], kind == CHAIN_SUBS ? s[h].sub[0] : ones);
+                sum[c][h] = start(type, x[c], b, 1);
+            }
+        }
+    }
+    if (kind != CHAIN_SIGNED) {
+        add_quads(w, halves_n, x, cols, b, 4, sum);
+    }
+    for (int c = 0; c < cols; c++) {
+        for (int h = 0; h < halves_n; h++) {
+            __m256i isum = sum[c][h];
+            if (kind == CHAIN_BLOCK) {
+                isum = _mm256_madd_epi16(isum, ones);
+            } else if (kind != CHAIN_SIGNED) {
+                isum = _mm256_madd_epi16(isum, kind == CHAIN_SUBS ? s[h].sub[1] : ones);
+                isum = _mm256_add_epi32(total[c][h], isum);
+            }
+            acc[c][h] = take(type, &s[h], x[c], b, isum, acc[c][h]);
+        }
+    }
+}
+
+/* Several columns --------------------------------------------------------------------------------
+ */
+
+typedef struct open_chunk {
+    __m256i w[8][QUADS][2];
+    scales s[8][2];
+} open_chunk;
+
+QN_INLINE void open_chunk_of(qn_type type, const uint8_t *chunk, int64_t n, open_chunk *out)
+{
+    const arrays a = arrays_of(type, chunk, n);
+    for (int64_t b = 0; b < n; b++) {
+        for (int h = 0; h < 2; h++) {
+            __m256i w[QUADS];
+            open_levels(type, &a, b, h, w);
+            for (int i = 0; i < QUADS; i++) {
+                out->w[b][i][h] = w[i];
+            }
+            open_scales(type, &a, b, h, &out->s[b][h]);
+        }
+    }
+}
+
+/* An open chunk with `cols` columns, joined to their stacks. */
+QN_INLINE void walk(qn_type type, const open_chunk *w, int64_t n, const qn_act_chunk *const x[],
+                    int cols, int64_t index, qn_avx2_stack *stack)
+{
+    __m256 acc[COLS][2];
+    for (int c = 0; c < cols; c++) {
+        acc[c][0] = acc[c][1] = _mm256_setzero_ps();
+    }
+    for (int64_t b = 0; b < n; b++) {
+        dot_block(type, (const __m256i(*)[2])w->w[b], w->s[b], 2, x, cols, b, acc);
+    }
+    for (int c = 0; c < cols; c++) {
+        qn__avx2_join(stack[c], index, acc[c][0], acc[c][1]);
+    }
+}
+
+/* The group at row `row` with columns first .. first + n_cols. */
+QN_INLINE void mul_group(qn_type type, const qn_matmul_tile *t, int64_t row, int64_t first,
+                         int64_t n_cols)
+{
+    const uint8_t *chunk = (const uint8_t *)t->weights +
+                           (size_t)(row / QN_PACK_ROWS) * qn__pack_group_bytes(type, t->k);
+    const int64_t n_chunks = qn__div_up(t->k, QN_PACK_CHUNK);
+    qn_avx2_stack stack[QN_AVX2_COLS];
+    open_chunk w;
+    for (int64_t i = 0; i < n_chunks; i++) {
+        const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
+        open_chunk_of(type, chunk, n / QN_PACK_BLOCK, &w);
+        for (int64_t c = 0; c < n_cols; c += COLS) {
+            const qn_act_chunk *x[COLS];
+            const int64_t cols = qn__min_i64(n_cols - c, COLS);
+            for (int64_t j = 0; j < cols; j++) {
+                x[j] = (const qn_act_chunk *)((const uint8_t *)t->x[first + c + j] +
+                                              (size_t)i * t->x_stride);
+            }
+            switch (cols) {
+            case 1:
+                walk(type, &w, n / QN_PACK_BLOCK, x, 1, i, stack + c);
+                break;
+            case 2:
+                walk(type, &w, n / QN_PACK_BLOCK, x, 2, i, stack + c);
+                break;
+            case 3:
+                walk(type, &w, n / QN_PACK_BLOCK, x, 3, i, stack + c);
+                break;
+            default:
+                walk(type, &w, n / QN_PACK_BLOCK, x, 4, i, stack + c);
+                break;
+            }
+        }
+        chunk += qn__pack_chunk_bytes(type, n);
+    }
+    for (int64_t c = 0; c < n_cols; c++) {
+        qn__avx2_finish(stack[c], n_chunks, qn__min_i64(t->n_rows - row, QN_PACK_ROWS),
+                        t->bias ? t->bias + row : NULL, t->y[first + c] + row);
+    }
+}
+
+/* One column -------------------------------------------------------------------------------------
+ */
+
+QN_INLINE void mul_group_by_one(qn_type type, const qn_matmul_tile *t, int64_t row)
+{
+    const uint8_t *chunk = (const uint8_t *)t->weights +
+                           (size_t)(row / QN_PACK_ROWS) * qn__pack_group_bytes(type, t->k);
+    const int64_t n_chunks = qn__div_up(t->k, QN_PACK_CHUNK);
+    qn_avx2_stack stack;
+    for (int64_t i = 0; i < n_chunks; i++) {
+        const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
+        const arrays a = arrays_of(type, chunk, n / QN_PACK_BLOCK);
+        const qn_act_chunk *x[1] = {
+            (const qn_act_chunk *)((const uint8_t *)t->x[0] + (size_t)i * t->x_stride)};
+        __m256 acc[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+        for (int64_t b = 0; b < n / QN_PACK_BLOCK; b++) {
+            for (int h = 0; h < 2; h++) {
+                __m256i levels[QUADS], w[QUADS][2];
+                __m256 one[1][2] = {{acc[h], acc[h]}};
+                scales s;
+                open_levels(type, &a, b, h, levels);
+                for (int q = 0; q < QUADS; q++) {
+                    w[q][0] = levels[q];
+                }
+                open_scales(type, &a, b, h, &s);
+                dot_block(type, (const __m256i(*)[2])w, &s, 1, x, 1, b, one);
+                acc[h] = one[0][0];
+            }
+        }
+        qn__avx2_join(stack, i, acc[0], acc[1]);
+        chunk += qn__pack_chunk_bytes(type, n);
+    }
+    qn__avx2_finish(stack, n_chunks, qn__min_i64(t->n_rows - row, QN_PACK_ROWS),
+                    t->bias ? t->bias + row : NULL, t->y[0] + row);
+}
+
+QN_INLINE void mul(qn_type type, const qn_matmul_tile *t)
+{
+    for (int64_t row = 0; row < t->n_rows; row += QN_PACK_ROWS) {
+        if (t->n_cols == 1) {
+            mul_group_by_one(type, t, row);
+            continue;
+        }
+        for (int64_t c = 0; c < t->n_cols; c += QN_AVX2_COLS) {
+            mul_group(type, t, row, c, qn__min_i64(t->n_cols - c, QN_AVX2_COLS));
+        }
+    }
+}
+
+#define QN_MUL(name, type)                                                                         \
+    void qn__avx2_mul_##name(const qn_matmul_tile *t)                                              \
+    {                                                                                              \
+        mul(type, t);                                                                              \
+    }
+QN_MATMUL_BLOCK_TYPES(QN_MUL)

@@ -1,0 +1,172 @@
+/*
+ * matmul_float_avx2.c: F32, F16 and BF16 weights with F32 activations for AVX2.
+ *
+ * A walk goes through a chunk with 16 rows and up to six columns (twelve sums in registers), or
+ * with one column and two groups of rows, so that four chains of fmas run beside each other.
+ */
+#include "device/cpu/avx2/matmul_avx2.h"
+
+enum { COLS = 6 };
+
+/* Rows 0..7 and 8..15 of weight k of a chunk. BF16: of the pair k, k + 1, first the even one. */
+QN_INLINE void load_f32(const uint8_t *w, int64_t k, __m256 *low, __m256 *high)
+{
+    *low = _mm256_loadu_ps((const float *)(w + 64 * k));
+    *high = _mm256_loadu_ps((const float *)(w + 64 * k + 32));
+}
+
+QN_INLINE void load_f16(const uint8_t *w, int64_t k, __m256 *low, __m256 *high)
+{
+    *low = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(w + 32 * k)));
+    *high = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(w + 32 * k + 16)));
+}
+
+QN_INLINE __m256 bf16_even(__m256i pair)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16));
+}
+
+QN_INLINE __m256 bf16_odd(__m256i pair)
+{
+    return _mm256_castsi256_ps(_mm256_and_si256(pair, _mm256_set1_epi32((int)0xffff0000U)));
+}
+
+/* acc[group][column][half] += the weight with rows low, high times x[column][k]. */
+QN_INLINE void take(__m256 acc[][2], __m256 low, __m256 high, const float *const x[], int64_t k,
+                    int cols)
+{
+    for (int c = 0; c < cols; c++) {
+        const __m256 v = _mm256_broadcast_ss(x[c] + k);
+        acc[c][0] = _mm256_fmadd_ps(low, v, acc[c][0]);
+        acc[c][1] = _mm256_fmadd_ps(high, v, acc[c][1]);
+    }
+}
+
+/* A chunk of n values of `groups` groups, group_bytes apart, with `cols` columns. */
+QN_INLINE void dot_chunk(qn_type type, const uint8_t *w, size_t group_bytes, int groups,
+                         const float *const x[], int cols, int64_t n, __m256 acc[][COLS][2])
+{
+    for (int g = 0; g < groups; g++) {
+        for (int c = 0; c < cols; c++) {
+            acc[g][c][0] = acc[g][c][1] = _mm256_setzero_ps();
+        }
+    }
+    int64_t k = 0;
+    for (; type == QN_TYPE_BF16 && k + 1 < n; k += 2) {
+        for (int g = 0; g < groups; g++) {
+            const __m256i *pair = (const __m256i *)(w + (size_t)g * group_bytes + 32 * k);
+            const __m256i low = _mm256_loadu_si256(pair), high = _mm256_loadu_si256(pair + 1);
+            take(acc[g], bf16_even(low), bf16_even(high), x, k, cols);
+            take(acc[g], bf16_odd(low), bf16_odd(high), x, k + 1, cols);
+        }
+    }
+    for (; k < n; k++) {
+        for (int g = 0; g < groups; g++) {
+            const uint8_t *at = w + (size_t)g * group_bytes;
+            __m256 low, high;
+            if (type == QN_TYPE_F32) {
+                load_f32(at, k, &low, &high);
+            } else if (type == QN_TYPE_F16) {
+                load_f16(at, k, &low, &high);
+            } else {
+                const __m256i *pair = (const __m256i *)(at + 32 * k);
+                low = bf16_even(_mm256_loadu_si256(pair));
+                high = bf16_even(_mm256_loadu_si256(pair + 1));
+            }
+            take(acc[g], low, high, x, k, cols);
+        }
+    }
+}
+
+/* One chunk of `groups` groups with `cols` columns, joined to their stacks. */
+QN_INLINE void walk(qn_type type, const uint8_t *w, size_t group_bytes, int groups,
+                    const float *const x[], int cols, int64_t n, int64_t index,
+                    qn_avx2_stack *stack)
+{
+    __m256 acc[2][COLS][2];
+    dot_chunk(type, w, group_bytes, groups, x, cols, n, acc);
+    for (int g = 0; g < groups; g++) {
+        for (int c = 0; c < cols; c++) {
+            qn__avx2_join(stack[g + c], index, acc[g][c][0], acc[g][c][1]);
+        }
+    }
+}
+
+/* The groups at row `row` (one, or two for a single column) with columns first .. first + n_cols */
+QN_INLINE void mul_groups(qn_type type, const qn_matmul_tile *t, int64_t row, int groups,
+                          int64_t first, int64_t n_cols)
+{
+    const size_t group_bytes = qn__pack_group_bytes(type, t->k);
+    const uint8_t *w = (const uint8_t *)t->weights + (size_t)(row / QN_PACK_ROWS) * group_bytes;
+    const int64_t n_chunks = qn__div_up(t->k, QN_PACK_CHUNK);
+    qn_avx2_stack stack[QN_AVX2_COLS];
+    for (int64_t i = 0; i < n_chunks; i++) {
+        const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
+        for (int64_t c = 0; c < n_cols; c += COLS) {
+            const float *x[COLS];
+            const int64_t cols = qn__min_i64(n_cols - c, COLS);
+            for (int64_t j = 0; j < cols; j++) {
+                x[j] =
+                    (const float *)((const uint8_t *)t->x[first + c + j] + (size_t)i * t->x_stride);
+            }
+            switch (cols) {
+            case 1:
+                if (groups == 2) {
+                    walk(type, w, group_bytes, 2, x, 1, n, i, stack + c);
+                } else {
+                    walk(type, w, group_bytes, 1, x, 1, n, i, stack + c);
+                }
+                break;
+            case 2:
+                walk(type, w, group_bytes, 1, x, 2, n, i, stack + c);
+                break;
+            case 3:
+                walk(type, w, group_bytes, 1, x, 3, n, i, stack + c);
+                break;
+            case 4:
+                walk(type, w, group_bytes, 1, x, 4, n, i, stack + c);
+                break;
+            case 5:
+                walk(type, w, group_bytes, 1, x, 5, n, i, stack + c);
+                break;
+            default:
+                walk(type, w, group_bytes, 1, x, 6, n, i, stack + c);
+                break;
+            }
+        }
+        w += qn__pack_chunk_bytes(type, n);
+    }
+    for (int64_t i = 0; i < (groups == 2 ? 2 : n_cols); i++) {
+        const int64_t at = groups == 2 ? row + i * QN_PACK_ROWS : row;
+        qn__avx2_finish(stack[i], n_chunks, qn__min_i64(t->n_rows - at, QN_PACK_ROWS),
+                        t->bias ? t->bias + at : NULL, t->y[groups == 2 ? first : first + i] + at);
+    }
+}
+
+QN_INLINE void mul(qn_type type, const qn_matmul_tile *t)
+{
+    int64_t row = 0;
+    for (; t->n_cols == 1 && row + QN_PACK_ROWS < t->n_rows; row += 2 * QN_PACK_ROWS) {
+        mul_groups(type, t, row, 2, 0, 1);
+    }
+    for (; row < t->n_rows; row += QN_PACK_ROWS) {
+        for (int64_t c = 0; c < t->n_cols; c += QN_AVX2_COLS) {
+            mul_groups(type, t, row, 1, c, qn__min_i64(t->n_cols - c, QN_AVX2_COLS));
+        }
+    }
+}
+
+void qn__avx2_mul_f32(const qn_matmul_tile *t)
+{
+    mul(QN_TYPE_F32, t);
+}
+
+void qn__avx2_mul_f16(const qn_matmul_tile *t)
+{
+    mul(QN_TYPE_F16, t);
+}
+
+void qn__avx2_mul_bf16(const qn_matmul_tile *t)
+{
+    mul(QN_TYPE_BF16, t);
+}
