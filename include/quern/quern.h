@@ -8,6 +8,7 @@
 
 #include <quern/base.h>
 #include <quern/context.h>
+#include <quern/quantize.h>
 #include <quern/sampler.h>
 #include <quern/type.h>
 

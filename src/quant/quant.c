@@ -61,21 +61,30 @@ static int64_t find_bad_half(const void *blocks, int64_t count, size_t block_byt
     return -1;
 }
 
-qn_status qn__quant_check(qn_type type, const void *data, int64_t rows, int64_t n, qn_error *err)
+int64_t qn__quant_find_invalid(qn_type type, const void *data, int64_t count)
 {
     const qn_type_info *info = qn_type_get_info(type);
+    if (!info) {
+        return count > 0 ? 0 : -1;
+    }
+    const qn_quant *format = &formats[type];
+    int64_t bad = format->find_invalid ? format->find_invalid(data, count) : -1;
+    for (int i = 0; i < format->half_count && bad < 0; i++) {
+        bad = find_bad_half(data, count, info->block_bytes, format->half_at[i]);
+    }
+    return bad;
+}
+
+qn_status qn__quant_check(qn_type type, const void *data, int64_t rows, int64_t n, qn_error *err)
+{
     size_t row_bytes;
     qn_status status = qn_type_row_bytes(type, n, &row_bytes, err);
     if (status != QN_OK) {
         return status;
     }
-    const qn_quant *format = &formats[type];
+    const qn_type_info *info = qn_type_get_info(type);
     int64_t row_blocks = n / info->block_values;
-    int64_t count = rows * row_blocks;
-    int64_t bad = format->find_invalid ? format->find_invalid(data, count) : -1;
-    for (int i = 0; i < format->half_count && bad < 0; i++) {
-        bad = find_bad_half(data, count, info->block_bytes, format->half_at[i]);
-    }
+    int64_t bad = qn__quant_find_invalid(type, data, rows * row_blocks);
     if (bad < 0) {
         return QN_OK;
     }

@@ -31,7 +31,7 @@ struct qn_quant {
     uint16_t half_at[2];
 
     /* Index of the first of `count` blocks that breaks another rule of the format (a forbidden
-     * code, an infinite f32), or -1. NULL: there is none. Use qn__quant_check. */
+     * code, an infinite f32), or -1. NULL: there is none. Use qn__quant_find_invalid. */
     int64_t (*find_invalid)(const void *blocks, int64_t count);
 
     /* Tables that the encoder needs, made once for any number of rows and threads; freed with
@@ -46,9 +46,12 @@ struct qn_quant {
 const qn_quant *qn__quant_get(qn_type type);
 
 /*
- * Checks `rows` rows of `n` values at `data` for infinities, NaN and forbidden codes. The error
- * names row and block; types without floats are always valid.
+ * Index of the first of `count` blocks (numbers, for types without blocks) at `data` with an
+ * infinity, a NaN or a forbidden code, or -1 where all are valid. Integers always are.
  */
+int64_t qn__quant_find_invalid(qn_type type, const void *data, int64_t count);
+
+/* The same as an error that names row and block, for `rows` rows of `n` values. */
 qn_status qn__quant_check(qn_type type, const void *data, int64_t rows, int64_t n, qn_error *err);
 
 #endif
