@@ -168,6 +168,11 @@ QN_API qn_status qn_gguf_get_bytes(const qn_gguf *g, const char *key, size_t fir
  * the reader. An empty text where the pair is no string array or the index is past its end. */
 QN_API qn_gguf_text qn_gguf_array_text(const qn_gguf *g, const qn_gguf_pair *pair, size_t index);
 
+/* Element `index` of any array, as if it were a pair of its own (a text as above). False where the
+ * pair is no array or the index is past its end. */
+QN_API bool qn_gguf_array_value(const qn_gguf *g, const qn_gguf_pair *pair, size_t index,
+                                qn_gguf_pair *out);
+
 /*
  * "Scalar or array" keys: a scalar fills all n values, an array must have exactly n elements. The
  * u32 form takes arrays of u32, i32 (not negative) and bool, and scalars of u32.

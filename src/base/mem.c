@@ -13,7 +13,11 @@
 
 void *qn__calloc(size_t count, size_t size)
 {
-    return calloc(count ? count : 1, size ? size : 1); /* calloc checks the product */
+    size_t bytes;
+    if (!qn__mul_size(count, size, &bytes)) { /* calloc checks too, but sanitizers end there */
+        return NULL;
+    }
+    return calloc(1, bytes ? bytes : 1);
 }
 
 bool qn__realloc(void **block, size_t count, size_t size)

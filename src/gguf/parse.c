@@ -216,55 +216,6 @@ static qn_status parse_header(cursor *c, int64_t *n_tensors, int64_t *n_pairs)
 
 /* ---- Metadata ---- */
 
-static void store_scalar(qn_gguf_pair *pair, const uint8_t *bytes)
-{
-    union {
-        uint8_t u8;
-        int8_t i8;
-        uint16_t u16;
-        int16_t i16;
-        uint32_t u32;
-        int32_t i32;
-        float f32;
-        uint64_t u64;
-        int64_t i64;
-        double f64;
-    } v = {.u64 = 0};
-    memcpy(&v, bytes, qn__gguf_type_bytes(pair->type));
-    switch (pair->type) {
-    case QN_GGUF_U8:
-        pair->value.u64 = v.u8;
-        break;
-    case QN_GGUF_U16:
-        pair->value.u64 = v.u16;
-        break;
-    case QN_GGUF_U32:
-        pair->value.u64 = v.u32;
-        break;
-    case QN_GGUF_I8:
-        pair->value.i64 = v.i8;
-        break;
-    case QN_GGUF_I16:
-        pair->value.i64 = v.i16;
-        break;
-    case QN_GGUF_I32:
-        pair->value.i64 = v.i32;
-        break;
-    case QN_GGUF_F32:
-        pair->value.f64 = (double)v.f32;
-        break;
-    case QN_GGUF_F64:
-        pair->value.f64 = v.f64;
-        break;
-    case QN_GGUF_BOOL:
-        pair->value.boolean = v.u8 != 0;
-        break;
-    default:
-        pair->value.u64 = v.u64;
-        break;
-    }
-}
-
 static qn_status parse_texts(cursor *c, qn__gguf_entry *entry)
 {
     /* The caller has seen that 8 bytes an element are left, so this is no more than the file. */
@@ -349,7 +300,7 @@ static qn_status parse_value(cursor *c, qn__gguf_entry *entry)
     entry->data = c->pos;
     status = take(c, bytes, qn__gguf_type_bytes(pair->type), "a value");
     if (status == QN_OK) {
-        store_scalar(pair, bytes);
+        qn__gguf_decode(pair, bytes);
     }
     return status;
 }

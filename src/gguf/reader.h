@@ -46,6 +46,9 @@ struct qn_gguf {
 /* Bytes of one value; 0 for strings, arrays and numbers that are no type. */
 size_t qn__gguf_type_bytes(qn_gguf_type type);
 
+/* The value of a number of type pair->type from its bytes in the file. */
+void qn__gguf_decode(qn_gguf_pair *pair, const uint8_t *bytes);
+
 /* Reads header, metadata and tensor table of shard `index`, whose source is open; its tensors join
  * g->tensors. */
 qn_status qn__gguf_parse(qn_gguf *g, size_t index, qn_error *err);

@@ -25,6 +25,55 @@ size_t qn__gguf_type_bytes(qn_gguf_type type)
     return (unsigned)type < QN_GGUF_TYPE_COUNT ? types[type].bytes : 0;
 }
 
+void qn__gguf_decode(qn_gguf_pair *pair, const uint8_t *bytes)
+{
+    union {
+        uint8_t u8;
+        int8_t i8;
+        uint16_t u16;
+        int16_t i16;
+        uint32_t u32;
+        int32_t i32;
+        float f32;
+        uint64_t u64;
+        int64_t i64;
+        double f64;
+    } v = {.u64 = 0};
+    memcpy(&v, bytes, qn__gguf_type_bytes(pair->type));
+    switch (pair->type) {
+    case QN_GGUF_U8:
+        pair->value.u64 = v.u8;
+        break;
+    case QN_GGUF_U16:
+        pair->value.u64 = v.u16;
+        break;
+    case QN_GGUF_U32:
+        pair->value.u64 = v.u32;
+        break;
+    case QN_GGUF_I8:
+        pair->value.i64 = v.i8;
+        break;
+    case QN_GGUF_I16:
+        pair->value.i64 = v.i16;
+        break;
+    case QN_GGUF_I32:
+        pair->value.i64 = v.i32;
+        break;
+    case QN_GGUF_F32:
+        pair->value.f64 = (double)v.f32;
+        break;
+    case QN_GGUF_F64:
+        pair->value.f64 = v.f64;
+        break;
+    case QN_GGUF_BOOL:
+        pair->value.boolean = v.u8 != 0;
+        break;
+    default:
+        pair->value.u64 = v.u64;
+        break;
+    }
+}
+
 const qn__gguf_entry *qn__gguf_shard_find(const qn__gguf_shard *shard, const char *key)
 {
     size_t index = qn__names_find(&shard->keys, key, strlen(key));
@@ -214,6 +263,23 @@ qn_gguf_text qn_gguf_array_text(const qn_gguf *g, const qn_gguf_pair *pair, size
     const uint8_t *at = s->meta + entry->texts[index];
     memcpy(&size, at, sizeof size);
     return (qn_gguf_text){(const char *)at + sizeof size, (size_t)size};
+}
+
+bool qn_gguf_array_value(const qn_gguf *g, const qn_gguf_pair *pair, size_t index,
+                         qn_gguf_pair *out)
+{
+    const qn__gguf_entry *entry = (const qn__gguf_entry *)pair; /* its first member */
+    if (!pair || pair->type != QN_GGUF_ARR || index >= pair->count) {
+        return false;
+    }
+    qn_gguf_type type = pair->element_type;
+    *out = (qn_gguf_pair){.key = pair->key, .type = type, .element_type = type, .count = 1};
+    if (type == QN_GGUF_STR) {
+        out->text = qn_gguf_array_text(g, pair, index);
+    } else {
+        qn__gguf_decode(out, g->shards[0].meta + entry->data + index * qn__gguf_type_bytes(type));
+    }
+    return true;
 }
 
 /* ---- Scalar or array ---- */
