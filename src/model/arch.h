@@ -98,22 +98,22 @@ typedef struct qn_arch_moe {
 } qn_arch_moe;
 
 enum {
-    QN_ARCH_SCALE_FFN = 1,     /* honours the scale tensors of the dense feed-forward */
-    QN_ARCH_SCALE_EXPERTS = 2, /* … of the experts */
-    QN_ARCH_ROT_FULL = 4,      /* every element of a head must rotate: n_rot = d */
-    QN_ARCH_FREQS = 8,         /* rope_freqs is used */
-    QN_ARCH_LONG = 16,         /* long and short factors are used */
-    QN_ARCH_LONG_BY_TYPE = 32, /* … where the scaling type is longrope */
-    QN_ARCH_PER_LAYER = 64,    /* H, G and F may differ from layer to layer */
-    QN_ARCH_NOT_CAUSAL = 128,
-    QN_ARCH_QKV_FUSED = 256,      /* only attn_qkv is accepted */
-    QN_ARCH_SECTIONS = 512,       /* sections in the file switch to M-RoPE */
-    QN_ARCH_NO_EPS = 1024,        /* the norm's eps key is not read and is 0 */
-    QN_ARCH_EMBD_OPTIONAL = 2048, /* token_embd may be absent: output serves */
-    QN_ARCH_KEEP_TYPE = 4096,     /* expert_count of 1 counts as none */
-    QN_ARCH_FACTORS_IGN = 8192,   /* rope_freqs is accepted and not used */
-    QN_ARCH_QK_AFTER_ROPE = 16384,
-    QN_ARCH_NO_QKV_SCALE = 32768 /* the scale of attn_qkv is not honoured */
+    QN_ARCH_SCALE_FFN = 1 << 0,     /* honours the scale tensors of the dense feed-forward */
+    QN_ARCH_SCALE_EXPERTS = 1 << 1, /* … of the experts */
+    QN_ARCH_ROT_FULL = 1 << 2,      /* every element of a head must rotate: n_rot = d */
+    QN_ARCH_FREQS = 1 << 3,         /* rope_freqs is used */
+    QN_ARCH_LONG = 1 << 4,          /* long and short factors are used */
+    QN_ARCH_LONG_BY_TYPE = 1 << 5,  /* … where the scaling type is longrope */
+    QN_ARCH_PER_LAYER = 1 << 6,     /* H, G and F may differ from layer to layer */
+    QN_ARCH_NOT_CAUSAL = 1 << 7,
+    QN_ARCH_QKV_FUSED = 1 << 8,      /* only attn_qkv is accepted */
+    QN_ARCH_SECTIONS = 1 << 9,       /* sections in the file switch to M-RoPE */
+    QN_ARCH_NO_EPS = 1 << 10,        /* the norm's eps key is not read and is 0 */
+    QN_ARCH_EMBD_OPTIONAL = 1 << 11, /* token_embd may be absent: output serves */
+    QN_ARCH_FACTORS_IGN = 1 << 12,   /* rope_freqs is accepted and not used */
+    QN_ARCH_QK_AFTER_ROPE = 1 << 13, /* Q and K norms come after the rotation */
+    QN_ARCH_NO_QKV_SCALE = 1 << 14,  /* the scale of attn_qkv is not honoured */
+    QN_ARCH_ATTN_NORM_2 = 1 << 15    /* attention takes attn_norm_2 of x where that is there */
 };
 
 struct qn_builder;
@@ -145,8 +145,9 @@ typedef struct qn_arch {
     qn_glu glu;     /* of the gated and packed forms */
     qn_unary unary; /* of the plain form */
     qn_need gate_bias, up_bias, down_bias;
+    qn_need act_scales; /* ffn.act: divides the plain form behind its activation */
     qn_arch_moe moe;
-    qn_arch_block block;
+    qn_arch_block block; /* default of hparams; a key may say otherwise */
 
     /* Ends. */
     qn_need positions; /* position_embd */

@@ -89,7 +89,8 @@ qn_node *qn__build_plain_layer(qn_builder *b, int32_t il, qn_node *x)
     qn_graph *g = b->g;
     const qn_arch *a = b->arch;
     qn_node *attn_x = norm_if(b, il, a->attn_in, x);
-    qn_node *attn = qn__build_attention(b, il, attn_x);
+    bool two = qn__build_tensor(b, il, QN_T_ATTN_NORM_2)->weight != NULL;
+    qn_node *attn = qn__build_attention(b, il, two ? norm_if(b, il, QN_T_ATTN_NORM_2, x) : attn_x);
     if (qn__build_only_stores(b, il)) {
         return x;
     }
@@ -97,7 +98,7 @@ qn_node *qn__build_plain_layer(qn_builder *b, int32_t il, qn_node *x)
     x = qn__build_cut(b, il, x);
     bool own_norm = a->ffn_in != QN_T_NONE &&
                     (!a->ffn_in_optional || qn__build_tensor(b, il, a->ffn_in)->weight);
-    if (a->block == QN_BLOCK_SEQUENTIAL) {
+    if (!b->hp->parallel) {
         x = qn__graph_add(g, residual(b, attn), x);
         qn_node *ffn_x = !a->ffn_in_optional ? norm_if(b, il, a->ffn_in, x)
                          : own_norm          ? norm_if(b, il, a->ffn_in, x)

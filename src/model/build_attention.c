@@ -120,7 +120,12 @@ static void turn(qn_builder *b, int32_t il, heads *h)
         h->q = head_norm(b, il, QN_T_ATTN_Q_NORM, h->q);
         h->k = head_norm(b, il, QN_T_ATTN_K_NORM, h->k);
     }
-    if (b->hp->q_temp_scale != 0.0f && b->in->q_scale) {
+    if (b->hp->qk_unit_norm && rope >= 0) {
+        const qn_tensor none = {0};
+        h->q = qn__build_norm(b, QN_ARCH_RMS, &none, h->q);
+        h->k = qn__build_norm(b, QN_ARCH_RMS, &none, h->k);
+    }
+    if (b->hp->q_temp_scale != 0.0f && b->in->q_scale && !(b->hp->q_temp_no_rope && rope >= 0)) {
         h->q = qn__graph_mul(b->g, h->q, b->in->q_scale);
     }
 }

@@ -20,6 +20,10 @@ qn_node *qn__build_dense_ffn(qn_builder *b, int32_t il, qn_node *x)
     } else {
         h = qn__graph_unary(g, up, a->unary);
     }
+    const qn_weight *divisors = qn__build_tensor(b, il, QN_T_FFN_ACT)->weight;
+    if (divisors) {
+        h = qn__graph_div(g, h, qn__build_leaf(b, divisors));
+    }
     return qn__build_linear(b, qn__build_tensor(b, il, QN_T_FFN_DOWN), h, true);
 }
 

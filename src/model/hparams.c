@@ -301,6 +301,7 @@ qn_status qn__hparams_read(qn_hparams *hp, const qn_gguf *gguf, const qn_arch *a
     hp->causal = qn__keys_bool(k, "attention.causal", true) && !(arch->flags & QN_ARCH_NOT_CAUSAL);
     int32_t pooling = qn__keys_i32(k, "pooling_type", 0, -1, QN_POOLING_RANK);
     hp->pooling = pooling < 0 ? QN_POOLING_NONE : (qn_pooling)pooling;
+    hp->parallel = arch->block != QN_BLOCK_SEQUENTIAL;
     read_rope(k, hp, arch);
     read_experts(k, hp, &arch->moe);
     place_experts(k, hp, &arch->moe);
@@ -401,7 +402,7 @@ void qn__hparams_no_rope_in_full(qn_hparams *hp)
 
 static const char *shift_obstacle(const qn_hparams *hp, const qn_arch *arch)
 {
-    if (arch->positions != QN_NEED_NO) {
+    if (arch->positions == QN_NEED_REQ) {
         return "the model has learned positions";
     }
     if (hp->q_temp_scale != 0.0f) {

@@ -68,6 +68,9 @@ typedef struct qn_hparams {
     float logit_cap;      /* 0: none */
     float q_temp_scale;   /* 0: Q takes no temperature by position */
     int32_t q_temp_length, q_temp_offset;
+    bool q_temp_no_rope; /* … only in layers that do not rotate */
+    bool qk_unit_norm;   /* Q and K heads are normed without weights after they are rotated */
+    bool parallel;       /* attention and feed-forward side by side */
     qn_layer_params layer[QN_MAX_LAYERS];
 } qn_hparams;
 

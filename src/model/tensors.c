@@ -175,6 +175,7 @@ void qn__loader_ffn(qn_loader *l, int32_t il)
     int64_t up = a->ffn == QN_FFN_PACKED ? 2 * f : f;
     qn__loader_matrix(l, il, QN_T_FFN_UP, QN_NEED_REQ, a->up_bias, scale, e, up, 1);
     qn__loader_matrix(l, il, QN_T_FFN_DOWN, QN_NEED_REQ, a->down_bias, scale, f, e, 1);
+    vector(l, il, QN_T_FFN_ACT, QN_PART_WEIGHT, a->act_scales, f);
 }
 
 static void want_plain_layer(qn_loader *l, int32_t il)
@@ -187,6 +188,9 @@ static void want_plain_layer(qn_loader *l, int32_t il)
             bool optional = norms[i] == a->ffn_in && a->ffn_in_optional;
             qn__loader_norm(l, il, norms[i], a->norm, optional ? QN_NEED_OPT : QN_NEED_REQ, e, 1);
         }
+    }
+    if (a->flags & QN_ARCH_ATTN_NORM_2) {
+        qn__loader_norm(l, il, QN_T_ATTN_NORM_2, a->norm, QN_NEED_OPT, e, 1);
     }
     qn__loader_attention(l, il);
     qn__loader_ffn(l, il);
