@@ -16,6 +16,7 @@
 #define QUERN_CONTEXT_H
 
 #include <quern/base.h>
+#include <quern/device.h>
 #include <quern/sampler.h>
 #include <quern/type.h>
 
@@ -23,27 +24,32 @@
 extern "C" {
 #endif
 
-typedef struct qn_model qn_model;
+typedef struct qn_model qn_model; /* quern/model.h */
 typedef struct qn_context qn_context;
 
 #define QN_MAX_SEQUENCES 256
 #define QN_MAX_THREADS   512
 
 typedef struct qn_context_options {
-    int32_t n_ctx;         /* 512; positions of all sequences together, rounded up to a multiple of
-                              256; 0: the model's training context */
-    int32_t n_batch;       /* 2048; most tokens of one decode; cut to n_ctx */
-    int32_t n_ubatch;      /* 512; most tokens computed at once; cut to n_batch, 0: n_batch */
-    int32_t n_outputs_max; /* most output rows of one decode; 0: n_batch */
-    int32_t n_seq_max;     /* 1; sequences, at most QN_MAX_SEQUENCES */
-    int32_t n_threads;     /* for micro-batches of one token; 0: as many as the machine has cores */
-    int32_t n_threads_batch; /* for larger ones; 0: n_threads */
+    int32_t n_ctx;           /* 512; positions of all sequences together, rounded up to a multiple
+                                of 256; 0: the model's training context */
+    int32_t n_batch;         /* 2048; most tokens of one decode; cut to n_ctx */
+    int32_t n_ubatch;        /* 512; most tokens computed at once; cut to n_batch, 0: n_batch */
+    int32_t n_outputs_max;   /* 0; most output rows of one decode; cut to n_batch, 0: n_batch */
+    int32_t n_seq_max;       /* 1; sequences, at most QN_MAX_SEQUENCES */
+    int32_t n_threads;       /* 0; for micro-batches of one token. 0: as many as the machine has
+                                cores. Cut to those of the device */
+    int32_t n_threads_batch; /* 0; for larger ones. 0: n_threads */
     qn_type type_k, type_v;  /* F16; F32, F16, BF16 or Q8_0 */
-    bool embeddings;         /* hand out the final hidden rows; all tokens are then outputs unless
-                                the batch says which */
-    float rope_freq_base, rope_freq_scale; /* 0: the model's */
+    bool embeddings;         /* false; hand out the final hidden rows; all tokens are then outputs
+                                unless the batch says which */
+    bool full_windows;       /* false; layers with a sliding window keep all positions, so that any
+                                tail can be taken back */
+    int32_t window_slack;    /* 64; positions that they keep behind the window otherwise */
+    qn_device *device;       /* NULL: a CPU device of its own; else it must outlive the context */
+    const char *isa;         /* NULL; instruction set of that own device, see quern/device.h */
     /* Asked between the steps of a computation; true ends it with QN_ERR_ABORTED. May be called
-     * from another thread of the context. NULL: never. */
+     * from another thread of the device, never from two at once. NULL: never asked. */
     bool (*abort)(void *user);
     void *abort_user;
     qn_log log;
@@ -134,14 +140,15 @@ QN_API qn_status qn_context_sample(qn_context *ctx, qn_sampler *sampler, int32_t
  */
 QN_API qn_status qn_context_seq_rm(qn_context *ctx, int32_t seq, int32_t p0, int32_t p1,
                                    qn_error *err);
-/* `to` becomes a copy of the positions [p0, p1) of `from`; memory is shared until one of them
- * changes it. */
+/* `to` also gets the positions [p0, p1) of `from`, none of which it may hold; memory is shared
+ * until one of them changes it. QN_ERR_FULL: no room for a block that is shared in part. */
 QN_API qn_status qn_context_seq_cp(qn_context *ctx, int32_t from, int32_t to, int32_t p0,
                                    int32_t p1, qn_error *err);
 /* Removes all other sequences. */
 QN_API qn_status qn_context_seq_keep(qn_context *ctx, int32_t seq, qn_error *err);
 /* Adds `delta` to the positions [p0, p1): keys are turned to their new place. Positions that fall
- * below 0 are dropped. QN_ERR_UNSUPPORTED where qn_context_can_shift is false. */
+ * below 0 are dropped, none may fall on one that stays. QN_ERR_UNSUPPORTED where
+ * qn_context_can_shift is false. */
 QN_API qn_status qn_context_seq_add(qn_context *ctx, int32_t seq, int32_t p0, int32_t p1,
                                     int32_t delta, qn_error *err);
 /* Smallest and largest position that is held, -1 for an empty sequence. */

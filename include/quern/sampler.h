@@ -30,18 +30,19 @@ extern "C" {
 /*
  * The candidates of one output row, as parallel arrays. Invariants: ids are distinct; a logit is
  * finite or -inf (banned). A sampler may change logits, shrink `size` and reorder (all arrays
- * alike); one that writes logits clears `sorted` unless the order still holds.
+ * alike); one that writes logits clears `sorted` and `has_weights` where they no longer hold.
  */
 typedef struct qn_candidates {
     int32_t *ids;
     float *logits;
-    float *probs;     /* probability of each, made by a sampler that picks; valid if has_probs */
-    size_t size;      /* how many are left; 0 is allowed */
-    size_t n_max;     /* room of the arrays */
-    int64_t selected; /* index of the pick, -1 while there is none */
-    bool sorted;      /* by (logit descending, id ascending) */
-    bool has_probs;
-    uint64_t *work; /* n_max + 2 words that any sampler may use inside one apply */
+    uint32_t *weights; /* 2^31 e^(logit - largest logit), rounded; valid if has_weights */
+    uint64_t total;    /* sum of the weights of the set that they were made of */
+    size_t size;       /* how many are left; 0 is allowed */
+    size_t n_max;      /* room of the arrays */
+    int64_t selected;  /* index of the pick, -1 while there is none */
+    bool sorted;       /* by (logit descending, id ascending) */
+    bool has_weights;
+    uint64_t *work; /* 2 n_max words that any sampler may use inside one apply */
 } qn_candidates;
 
 /* Room for up to `n_max` candidates (the vocabulary's size). NULL on failure. */
@@ -56,6 +57,12 @@ QN_API void qn_candidates_fill(qn_candidates *c, const float *logits, size_t n);
 
 /* Orders the set by (logit descending, id ascending); nothing to do if `sorted`. */
 QN_API void qn_candidates_sort(qn_candidates *c);
+
+/* Makes weights and total of the set as it is. Returns the total: 0 if nothing can be picked. */
+QN_API uint64_t qn_candidates_weigh(qn_candidates *c);
+
+/* Probability of candidate `i` by the weights that are there: weight / total; 0 without weights. */
+QN_API float qn_candidates_prob(const qn_candidates *c, size_t i);
 
 typedef struct qn_sampler qn_sampler;
 
@@ -122,7 +129,7 @@ QN_API qn_sampler *qn_sampler_min_p(float p, size_t min_keep, qn_error *err);
 /* Multiplies logits by 1/t. t <= 0: only the best keeps its logit. t = 1: off. */
 QN_API qn_sampler *qn_sampler_temp(float t, qn_error *err);
 
-/* A chain owns its members. */
+/* A chain owns its members, which are no chains themselves. */
 QN_API qn_sampler *qn_sampler_chain(qn_error *err);
 /* Appends. Takes `member` also on failure (it is then freed). A NULL member is a maker's failure:
  * returns QN_ERR_MEMORY and leaves `err` as the maker filled it. */

@@ -1,0 +1,91 @@
+/*
+ * context.h: inside the context room.
+ *
+ * A batch passes through:
+ *   batch.c     checks it and writes down, for each token, its position, sequences and output row
+ *   decode.c    lets the memory cut it into micro-batches and place them; for each micro-batch
+ *   compute.c   finds the plan of its shape (or builds graph and plan), whose inputs are filled
+ *   decode.c    runs it and copies the output rows out
+ *   outputs.c   hands them out
+ */
+#ifndef QUERN_CONTEXT_CONTEXT_H
+#define QUERN_CONTEXT_CONTEXT_H
+
+#include <quern/context.h>
+
+#include "device/plan.h"
+#include "memory/memory.h"
+#include "model/model.h"
+
+#define QN_CONTEXT_ROUND 256       /* n_ctx is a multiple of it */
+#define QN_CONTEXT_MAX   (1 << 28) /* largest n_ctx */
+
+/* What fixes the graph of a micro-batch. All members of one size: compared as bytes. */
+typedef struct qn_shape {
+    int32_t n_tokens, n_outputs;
+    int32_t from_embeddings; /* rows given by the caller instead of token ids */
+    int32_t want_embeddings;
+    int32_t capacity[QN_MAX_KV_GROUPS]; /* length of each group's tables */
+} qn_shape;
+
+/* A shape ready to run: graph, plan, and the nodes to fill and to read. */
+typedef struct qn_compute {
+    qn_shape shape;
+    uint64_t last_used;
+    qn_graph *graph;
+    qn_plan *plan;
+    qn_build_inputs in;
+    qn_build_group groups[QN_MAX_KV_GROUPS];
+    qn_build_outputs out;
+} qn_compute;
+
+#define QN_COMPUTE_CACHE 24
+
+typedef struct qn_compute_cache {
+    qn_compute *slots[QN_COMPUTE_CACHE];
+    uint64_t clock;
+} qn_compute_cache;
+
+struct qn_context {
+    const qn_model *model;
+    const qn_hparams *hparams;
+    const qn_kv_layout *layout;
+    qn_context_options options;
+    qn_device *own_device; /* NULL where the caller gave one */
+    qn_kv *kv;
+    qn_plan_memory *memory;
+    qn_compute_cache computes;
+    qn_node **stores; /* 2 n_layers pointers, for building */
+
+    /* The batch at work, n_batch entries each. */
+    qn_kv_token *tokens;
+    int32_t *row_of;  /* output row of each token, -1: none */
+    int32_t *out_ids; /* the tokens of a micro-batch that have rows, as indices in it */
+    int32_t n_tokens, n_rows;
+
+    /* Rows of the last decode. */
+    float *logits;     /* [n_outputs_max, n_vocab] */
+    float *embeddings; /* [n_outputs_max, n_embd_out]; NULL until asked for */
+    bool has_logits, has_embeddings;
+
+    qn_candidates *candidates;
+    qn_counters counters;
+};
+
+/* options.c */
+qn_status qn__context_check_options(const qn_model *model, qn_context_options *o, qn_error *err);
+
+/* batch.c: fills tokens, row_of, n_tokens, n_rows; changes nothing else. */
+qn_status qn__batch_check(qn_context *ctx, const qn_batch *batch, qn_error *err);
+
+/* compute.c */
+/* The compute of a shape, from the cache or new. It stays valid until the next call. */
+qn_status qn__compute_get(qn_context *ctx, const qn_shape *shape, qn_compute **out, qn_error *err);
+/* Tables of at least `n` entries: the capacity that shapes use. */
+int32_t qn__compute_capacity(int32_t n);
+void qn__compute_free_all(qn_context *ctx);
+
+/* outputs.c: makes room for embedding rows where they are asked for. */
+qn_status qn__outputs_reserve(qn_context *ctx, qn_error *err);
+
+#endif

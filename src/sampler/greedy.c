@@ -1,0 +1,43 @@
+/* greedy.c: the largest logit. */
+#include <math.h>
+
+#include "sampler/sampler.h"
+
+int64_t qn__row_best(const qn_candidates *c)
+{
+    float max = qn__row_max(c->logits, c->size);
+    if (max == -INFINITY) {
+        return -1;
+    }
+    int64_t best = -1;
+    for (size_t i = 0; i < c->size; i++) {
+        if (c->logits[i] == max && (best < 0 || c->ids[i] < c->ids[best])) {
+            best = (int64_t)i;
+        }
+    }
+    return best;
+}
+
+void qn__greedy_row(qn_candidates *c)
+{
+    c->selected = qn__row_best(c);
+}
+
+static const char *greedy_name(const void *state)
+{
+    (void)state;
+    return "greedy";
+}
+
+static void greedy_apply(void *state, qn_candidates *c)
+{
+    (void)state;
+    qn__greedy_row(c);
+}
+
+static const qn_sampler_interface greedy_fns = {.name = greedy_name, .apply = greedy_apply};
+
+qn_sampler *qn_sampler_greedy(qn_error *err)
+{
+    return qn_sampler_make(&greedy_fns, NULL, err);
+}
