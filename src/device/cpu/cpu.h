@@ -20,9 +20,10 @@
 
 #define QN_CPU_MAX_PHASES 3
 
-struct qn_cpu_row_fns;    /* rows.h */
-struct qn_cpu_matmul_fns; /* matmul.h */
-struct qn_cpu_attend_fns; /* attend.h */
+struct qn_cpu_row_fns;     /* rows.h */
+struct qn_cpu_matmul_fns;  /* matmul.h */
+struct qn_cpu_attend_fns;  /* attend.h */
+struct qn_cpu_measure_fns; /* measure.h */
 
 /* One instruction set. */
 typedef struct qn_cpu_isa {
@@ -30,6 +31,7 @@ typedef struct qn_cpu_isa {
     const struct qn_cpu_row_fns *rows;
     const struct qn_cpu_matmul_fns *matmul;
     const struct qn_cpu_attend_fns *attend;
+    const struct qn_cpu_measure_fns *measure;
 } qn_cpu_isa;
 
 /*
@@ -37,6 +39,10 @@ typedef struct qn_cpu_isa {
  * name is unknown or the machine lacks it.
  */
 const qn_cpu_isa *qn__cpu_isa_find(const char *name);
+
+/* Number i of the instruction sets that this machine has, worst (scalar) first; NULL behind the
+ * last. */
+const qn_cpu_isa *qn__cpu_isa_at(int32_t i);
 
 struct qn_cpu_kernel;
 
