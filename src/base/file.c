@@ -259,6 +259,12 @@ qn_status qn__file_writer_open(qn_file_writer **out, const char *path, qn_error 
         qn__file_writer_close(w);
         return qn__error_memory(err, "a file writer");
     }
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* renaming would replace a device */
+        w->committed = true;
+        qn__file_writer_close(w);
+        return qn__error(err, QN_ERR_IO, "%s: exists and is not a regular file", path);
+    }
     snprintf(w->temporary, room, "%s.tmp-%ld", path, (long)getpid());
     w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (w->fd < 0) {
