@@ -17,6 +17,7 @@ static const qn_quant formats[QN_TYPE_COUNT] = {
     [QN_TYPE_F32] = {CODES(f32), FINDER(f32)},
     [QN_TYPE_F16] = {CODES(f16), FINDER(f16)},
     [QN_TYPE_BF16] = {CODES(bf16), FINDER(bf16)},
+    [QN_TYPE_F64] = {FINDER(f64)}, /* checked, never converted */
     [QN_TYPE_Q4_0] = {CODES(q4_0), HALF(q4_0, d)},
     [QN_TYPE_Q4_1] = {CODES(q4_1), HALVES(q4_1, d, m)},
     [QN_TYPE_Q5_0] = {CODES(q5_0), HALF(q5_0, d)},
