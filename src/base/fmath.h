@@ -3,9 +3,8 @@
  * operations only, in one written order, so that they give the same bits on every machine and in
  * every vector form (the vector kernels repeat these steps lane by lane).
  *
- * Single precision: error below 2.25 units in the last place over the whole range (exp
- * and log below 1). Subnormal results
- * are kept. NaN in gives NaN out.
+ * Single precision: error below 2.25 units in the last place over the whole range (exp and log: 1).
+ * Subnormal results are kept. NaN in gives NaN out.
  */
 #ifndef QUERN_BASE_FMATH_H
 #define QUERN_BASE_FMATH_H
