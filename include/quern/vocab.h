@@ -124,7 +124,7 @@ QN_API qn_status qn_tokens_add(qn_tokens *tokens, const int32_t *ids, size_t cou
  * Appends the tokens of text[0, size) to `out`, which is unchanged on failure. `flags`:
  * QN_TOKENIZE_…. Time and memory grow with size (times log size), whatever the text.
  * Errors: QN_ERR_UNSUPPORTED (a vocabulary without texts), QN_ERR_NOT_FOUND (a token is needed that
- * the vocabulary lacks: BOS, or one for a byte), QN_ERR_LIMIT (2 GiB of text or more),
+ * the vocabulary lacks: BOS, or one for a byte), QN_ERR_LIMIT (more than 512 MiB of text),
  * QN_ERR_MEMORY.
  */
 QN_API qn_status qn_vocab_tokenize(const qn_vocab *vocab, const char *text, size_t size,

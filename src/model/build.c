@@ -76,7 +76,7 @@ static qn_node *residual(qn_builder *b, qn_node *branch)
     return scale != 0.0f ? qn__graph_scale_bias(b->g, branch, scale, 0.0f) : branch;
 }
 
-static qn_node *norm_if(qn_builder *b, int32_t il, qn_tensor_id id, qn_node *x)
+qn_node *qn__build_layer_norm(qn_builder *b, int32_t il, qn_tensor_id id, qn_node *x)
 {
     if (id == QN_T_NONE) {
         return x;
@@ -88,26 +88,27 @@ qn_node *qn__build_plain_layer(qn_builder *b, int32_t il, qn_node *x)
 {
     qn_graph *g = b->g;
     const qn_arch *a = b->arch;
-    qn_node *attn_x = norm_if(b, il, a->attn_in, x);
+    qn_node *attn_x = qn__build_layer_norm(b, il, a->attn_in, x);
     bool two = qn__build_tensor(b, il, QN_T_ATTN_NORM_2)->weight != NULL;
-    qn_node *attn = qn__build_attention(b, il, two ? norm_if(b, il, QN_T_ATTN_NORM_2, x) : attn_x);
+    qn_node *attn =
+        qn__build_attention(b, il, two ? qn__build_layer_norm(b, il, QN_T_ATTN_NORM_2, x) : attn_x);
     if (qn__build_only_stores(b, il)) {
         return x;
     }
-    attn = norm_if(b, il, a->attn_post, attn);
+    attn = qn__build_layer_norm(b, il, a->attn_post, attn);
     x = qn__build_cut(b, il, x);
-    bool own_norm = a->ffn_in != QN_T_NONE &&
-                    (!a->ffn_in_optional || qn__build_tensor(b, il, a->ffn_in)->weight);
     if (!b->hp->parallel) {
         x = qn__graph_add(g, residual(b, attn), x);
-        qn_node *ffn_x = !a->ffn_in_optional ? norm_if(b, il, a->ffn_in, x)
-                         : own_norm          ? norm_if(b, il, a->ffn_in, x)
-                                             : qn__build_cut(b, il, attn_x);
-        qn_node *ffn = norm_if(b, il, a->ffn_post, qn__build_ffn(b, il, ffn_x));
+        bool absent = a->ffn_in_optional && !qn__build_tensor(b, il, a->ffn_in)->weight;
+        qn_node *ffn_x =
+            absent ? qn__build_cut(b, il, attn_x) : qn__build_layer_norm(b, il, a->ffn_in, x);
+        qn_node *ffn = qn__build_layer_norm(b, il, a->ffn_post, qn__build_ffn(b, il, ffn_x));
         return qn__graph_add(g, residual(b, ffn), x);
     }
-    qn_node *ffn_x = own_norm ? norm_if(b, il, a->ffn_in, x) : qn__build_cut(b, il, attn_x);
-    qn_node *ffn = norm_if(b, il, a->ffn_post, qn__build_ffn(b, il, ffn_x));
+    bool own_norm = a->ffn_in != QN_T_NONE;
+    qn_node *ffn_x =
+        own_norm ? qn__build_layer_norm(b, il, a->ffn_in, x) : qn__build_cut(b, il, attn_x);
+    qn_node *ffn = qn__build_layer_norm(b, il, a->ffn_post, qn__build_ffn(b, il, ffn_x));
     if (a->block == QN_BLOCK_FFN_ATTN_X) {
         return qn__graph_add(g, qn__graph_add(g, ffn, attn), x);
     }

@@ -86,8 +86,11 @@ void qn__loader_norm(qn_loader *l, int32_t il, qn_tensor_id id, qn_arch_norm nor
 qn_status qn__loader_tensors(qn_loader *l, qn_error *err);
 
 /* The parts of a plain layer, for architectures that have their own. */
+void qn__loader_layer_norm(qn_loader *l, int32_t il, qn_tensor_id id, qn_need need);
 void qn__loader_attention(qn_loader *l, int32_t il);
-void qn__loader_ffn(qn_loader *l, int32_t il);
+void qn__loader_dense_ffn(qn_loader *l, int32_t il, int64_t width);
+void qn__loader_experts(qn_loader *l, int32_t il);
+void qn__loader_plain_layer(qn_loader *l, int32_t il);
 
 static inline qn_tensor *qn__model_tensor(qn_model *m, int32_t il, qn_tensor_id id)
 {

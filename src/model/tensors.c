@@ -131,7 +131,7 @@ void qn__loader_attention(qn_loader *l, int32_t il)
                     (int64_t)lp->d_k * (full ? lp->n_head_kv : 1), table ? lp->n_head_kv : 1);
 }
 
-static void want_experts(qn_loader *l, int32_t il)
+void qn__loader_experts(qn_loader *l, int32_t il)
 {
     const qn_arch *a = l->model->arch;
     const qn_arch_moe *moe = &a->moe;
@@ -159,15 +159,10 @@ static void want_experts(qn_loader *l, int32_t il)
     }
 }
 
-void qn__loader_ffn(qn_loader *l, int32_t il)
+void qn__loader_dense_ffn(qn_loader *l, int32_t il, int64_t width)
 {
     const qn_arch *a = l->model->arch;
-    const qn_layer_params *lp = &l->model->hp.layer[il];
-    int64_t e = l->model->hp.n_embd, f = lp->n_ff;
-    if (lp->n_used > 0) {
-        want_experts(l, il);
-        return;
-    }
+    int64_t e = l->model->hp.n_embd, f = width;
     bool scale = a->flags & QN_ARCH_SCALE_FFN;
     if (a->ffn == QN_FFN_GATED) {
         qn__loader_matrix(l, il, QN_T_FFN_GATE, QN_NEED_REQ, a->gate_bias, scale, e, f, 1);
@@ -178,22 +173,30 @@ void qn__loader_ffn(qn_loader *l, int32_t il)
     vector(l, il, QN_T_FFN_ACT, QN_PART_WEIGHT, a->act_scales, f);
 }
 
-static void want_plain_layer(qn_loader *l, int32_t il)
+void qn__loader_layer_norm(qn_loader *l, int32_t il, qn_tensor_id id, qn_need need)
+{
+    if (id != QN_T_NONE) {
+        qn__loader_norm(l, il, id, l->model->arch->norm, need, l->model->hp.n_embd, 1);
+    }
+}
+
+void qn__loader_plain_layer(qn_loader *l, int32_t il)
 {
     const qn_arch *a = l->model->arch;
-    int64_t e = l->model->hp.n_embd;
-    const qn_tensor_id norms[] = {a->attn_in, a->attn_post, a->ffn_in, a->ffn_post};
-    for (size_t i = 0; i < sizeof(norms) / sizeof(norms[0]); i++) {
-        if (norms[i] != QN_T_NONE) {
-            bool optional = norms[i] == a->ffn_in && a->ffn_in_optional;
-            qn__loader_norm(l, il, norms[i], a->norm, optional ? QN_NEED_OPT : QN_NEED_REQ, e, 1);
-        }
-    }
+    const qn_layer_params *lp = &l->model->hp.layer[il];
+    qn__loader_layer_norm(l, il, a->attn_in, QN_NEED_REQ);
     if (a->flags & QN_ARCH_ATTN_NORM_2) {
-        qn__loader_norm(l, il, QN_T_ATTN_NORM_2, a->norm, QN_NEED_OPT, e, 1);
+        qn__loader_layer_norm(l, il, QN_T_ATTN_NORM_2, QN_NEED_OPT);
     }
+    qn__loader_layer_norm(l, il, a->attn_post, QN_NEED_REQ);
+    qn__loader_layer_norm(l, il, a->ffn_in, a->ffn_in_optional ? QN_NEED_OPT : QN_NEED_REQ);
+    qn__loader_layer_norm(l, il, a->ffn_post, QN_NEED_REQ);
     qn__loader_attention(l, il);
-    qn__loader_ffn(l, il);
+    if (lp->n_used > 0) {
+        qn__loader_experts(l, il);
+    } else {
+        qn__loader_dense_ffn(l, il, lp->n_ff);
+    }
 }
 
 /* What is left over -------------------------------------------------------------------------- */
@@ -263,7 +266,7 @@ qn_status qn__loader_tensors(qn_loader *l, qn_error *err)
     const qn_arch *a = l->model->arch;
     want_globals(l);
     for (int32_t il = 0; il < l->model->hp.n_layer && l->status == QN_OK; il++) {
-        (a->layer_tensors ? a->layer_tensors : want_plain_layer)(l, il);
+        (a->layer_tensors ? a->layer_tensors : qn__loader_plain_layer)(l, il);
     }
     if (l->status == QN_OK) {
         report_leftovers(l);

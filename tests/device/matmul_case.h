@@ -67,8 +67,7 @@ static inline uint8_t *matmul_random_rows(qn_test_random *r, const matmul_type *
         }
         if (t->type == QN_TYPE_F16 || t->type == QN_TYPE_BF16) {
             const float x = qn_test_normal(r);
-            const uint16_t h =
-                t->type == QN_TYPE_F16 ? qn__f32_to_f16(x) : qn__f32_to_bf16(x);
+            const uint16_t h = t->type == QN_TYPE_F16 ? qn__f32_to_f16(x) : qn__f32_to_bf16(x);
             memcpy(block, &h, sizeof h);
             continue;
         }
@@ -99,10 +98,8 @@ static inline matmul_matrix matmul_make(qn_test_random *r, const matmul_type *t,
                                         int64_t n_rows, int64_t planes)
 {
     matmul_matrix m = {.rows = matmul_random_rows(r, t, k, n_rows * planes)};
-    m.weight = (qn_weight){.name = "w",
-                           .type = t->type,
-                           .ne = {k, n_rows, planes, 1},
-                           .uses = QN_WEIGHT_MATRIX};
+    m.weight = (qn_weight){
+        .name = "w", .type = t->type, .ne = {k, n_rows, planes, 1}, .uses = QN_WEIGHT_MATRIX};
     m.weight.packed_bytes = qn__cpu_pack_bytes(t->type, m.weight.ne);
     assert_true(m.weight.packed_bytes > 0);
     m.weight.packed = qn__block_alloc(m.weight.packed_bytes);
@@ -136,8 +133,9 @@ static inline float *matmul_random_acts(qn_test_random *r, size_t n)
     assert_non_null(x);
     for (size_t i = 0; i < n; i++) {
         const uint32_t style = (uint32_t)(i / 32 * 2654435761U) >> 29;
-        x[i] = style == 0 ? 0.0F : style == 1 ? (qn_test_bits(r) & 16 ? 3.0F : -3.0F)
-                                              : qn_test_normal(r) * (float)(style * style);
+        x[i] = style == 0   ? 0.0F
+               : style == 1 ? (qn_test_bits(r) & 16 ? 3.0F : -3.0F)
+                            : qn_test_normal(r) * (float)(style * style);
     }
     return x;
 }

@@ -25,7 +25,7 @@
  * Float formats: [k][16 rows] F32 or F16; BF16 in pairs of k, [k / 2][16 rows][2], so that a lane
  * of 32 bits holds two values of its row; an odd last value has a zero beside it.
  *
- * A packed matrix is as large as in the file; Q3_K grows by 4 %, Q4_K, Q5_K and IQ4_XS by 3 % and
+ * A packed matrix is as large as in the file; Q3_K grows by 5 %, Q4_K, Q5_K and IQ4_XS by 3 % and
  * less (6-bit scales in bytes).
  */
 #ifndef QUERN_DEVICE_CPU_PACK_H

@@ -1,7 +1,8 @@
-/* arch_keys.h: what rows of the table read beside the common keys, for table.c. */
+/* arch_keys.h: the functions that rows of the table name, beside the common ones. */
 #ifndef QUERN_MODEL_ARCH_ARCH_KEYS_H
 #define QUERN_MODEL_ARCH_ARCH_KEYS_H
 
+#include "model/builder.h"
 #include "model/hparams.h"
 
 void qn__keys_alibi_8(qn_keys *k, qn_hparams *hp);
@@ -29,5 +30,16 @@ void qn__keys_olmo2(qn_keys *k, qn_hparams *hp);
 void qn__keys_plamo(qn_keys *k, qn_hparams *hp);
 void qn__keys_scale_by_rot(qn_keys *k, qn_hparams *hp);
 void qn__keys_smollm3(qn_keys *k, qn_hparams *hp);
+void qn__keys_grok(qn_keys *k, qn_hparams *hp);
+void qn__keys_smallthinker(qn_keys *k, qn_hparams *hp);
+
+void qn__tensors_arctic(qn_loader *l, int32_t il);
+void qn__tensors_grok(qn_loader *l, int32_t il);
+void qn__tensors_refact(qn_loader *l, int32_t il);
+
+qn_node *qn__layer_arctic(qn_builder *b, int32_t il, qn_node *x);
+qn_node *qn__layer_grok(qn_builder *b, int32_t il, qn_node *x);
+qn_node *qn__layer_refact(qn_builder *b, int32_t il, qn_node *x);
+qn_node *qn__layer_smallthinker(qn_builder *b, int32_t il, qn_node *x);
 
 #endif

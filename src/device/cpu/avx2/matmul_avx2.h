@@ -7,6 +7,12 @@
 
 #include <immintrin.h>
 
+/*
+ * A value that the compiler shall have in a register here, in this order: it would otherwise turn
+ * chains of integer additions into trees and need more registers than there are.
+ */
+#define QN_IN_REGISTER(x) __asm__("" : "+x"(x))
+
 enum { QN_AVX2_COLS = 32 }; /* columns that share one walk through the chunks of a group */
 
 /* The waiting chunk sums of one column: [level][16 rows]. */

@@ -247,6 +247,7 @@ QN_INLINE void add_quads(const __m256i w[][2], int halves_n, const qn_act_chunk 
 #pragma GCC unroll 2
             for (int h = 0; h < halves_n; h++) {
                 sum[c][h] = _mm256_add_epi16(sum[c][h], _mm256_maddubs_epi16(w[i][h], q));
+                QN_IN_REGISTER(sum[c][h]);
             }
         }
     }
@@ -272,6 +273,7 @@ QN_INLINE void add_signed(const __m256i w[][2], int halves_n, const qn_act_chunk
             for (int h = 0; h < halves_n; h++) {
                 const __m256i pairs = _mm256_maddubs_epi16(size[h], _mm256_sign_epi8(q, w[i][h]));
                 sum[c][h] = _mm256_add_epi32(sum[c][h], _mm256_madd_epi16(pairs, ones));
+                QN_IN_REGISTER(sum[c][h]);
             }
         }
     }

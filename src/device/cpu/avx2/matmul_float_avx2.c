@@ -1,12 +1,13 @@
 /*
  * matmul_float_avx2.c: F32, F16 and BF16 weights with F32 activations for AVX2.
  *
- * A walk goes through a chunk with 16 rows and up to six columns (twelve sums in registers), or
- * with one column and two groups of rows, so that four chains of fmas run beside each other.
+ * A walk goes through a chunk with 16 rows and up to four columns (eight sums in registers, which
+ * leaves room for widened weights), or with one column and two groups of rows, so that four chains
+ * of fmas run beside each other.
  */
 #include "device/cpu/avx2/matmul_avx2.h"
 
-enum { COLS = 6 };
+enum { COLS = 4 };
 
 /* Rows 0..7 and 8..15 of weight k of a chunk. BF16: of the pair k, k + 1, first the even one. */
 QN_INLINE void load_f32(const uint8_t *w, int64_t k, __m256 *low, __m256 *high)
@@ -35,6 +36,7 @@ QN_INLINE __m256 bf16_odd(__m256i pair)
 QN_INLINE void take(__m256 acc[][2], __m256 low, __m256 high, const float *const x[], int64_t k,
                     int cols)
 {
+#pragma GCC unroll 4
     for (int c = 0; c < cols; c++) {
         const __m256 v = _mm256_broadcast_ss(x[c] + k);
         acc[c][0] = _mm256_fmadd_ps(low, v, acc[c][0]);
@@ -46,13 +48,16 @@ QN_INLINE void take(__m256 acc[][2], __m256 low, __m256 high, const float *const
 QN_INLINE void dot_chunk(qn_type type, const uint8_t *w, size_t group_bytes, int groups,
                          const float *const x[], int cols, int64_t n, __m256 acc[][COLS][2])
 {
+#pragma GCC unroll 2
     for (int g = 0; g < groups; g++) {
+#pragma GCC unroll 4
         for (int c = 0; c < cols; c++) {
             acc[g][c][0] = acc[g][c][1] = _mm256_setzero_ps();
         }
     }
     int64_t k = 0;
     for (; type == QN_TYPE_BF16 && k + 1 < n; k += 2) {
+#pragma GCC unroll 2
         for (int g = 0; g < groups; g++) {
             const __m256i *pair = (const __m256i *)(w + (size_t)g * group_bytes + 32 * k);
             const __m256i low = _mm256_loadu_si256(pair), high = _mm256_loadu_si256(pair + 1);
@@ -61,6 +66,7 @@ QN_INLINE void dot_chunk(qn_type type, const uint8_t *w, size_t group_bytes, int
         }
     }
     for (; k < n; k++) {
+#pragma GCC unroll 2
         for (int g = 0; g < groups; g++) {
             const uint8_t *at = w + (size_t)g * group_bytes;
             __m256 low, high;
@@ -85,7 +91,9 @@ QN_INLINE void walk(qn_type type, const uint8_t *w, size_t group_bytes, int grou
 {
     __m256 acc[2][COLS][2];
     dot_chunk(type, w, group_bytes, groups, x, cols, n, acc);
+#pragma GCC unroll 2
     for (int g = 0; g < groups; g++) {
+#pragma GCC unroll 4
         for (int c = 0; c < cols; c++) {
             qn__avx2_join(stack[g + c], index, acc[g][c][0], acc[g][c][1]);
         }
@@ -123,14 +131,8 @@ QN_INLINE void mul_groups(qn_type type, const qn_matmul_tile *t, int64_t row, in
             case 3:
                 walk(type, w, group_bytes, 1, x, 3, n, i, stack + c);
                 break;
-            case 4:
-                walk(type, w, group_bytes, 1, x, 4, n, i, stack + c);
-                break;
-            case 5:
-                walk(type, w, group_bytes, 1, x, 5, n, i, stack + c);
-                break;
             default:
-                walk(type, w, group_bytes, 1, x, 6, n, i, stack + c);
+                walk(type, w, group_bytes, 1, x, 4, n, i, stack + c);
                 break;
             }
         }

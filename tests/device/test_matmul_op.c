@@ -1,0 +1,233 @@
+/* MUL_MAT and MUL_MAT_ID as nodes: however the work is cut and grouped, each column is what the
+ * definition gives for it alone. */
+#include "support/support.h"
+
+#include "device/matmul_case.h"
+
+#include "tensor/graph.h"
+
+/* Runs a node as a pool would with n_threads workers, tasks in an odd order. */
+static void run_node(const qn_cpu_kernel *kernel, qn_node *node, const qn_cpu_matmul_fns *fns,
+                     int32_t n_threads)
+{
+    const qn_cpu_isa isa = {.name = "test", .matmul = fns};
+    qn_cpu_step step = {
+        .node = node, .kernel = kernel, .isa = &isa, .n_threads = n_threads, .n_phases = 1};
+    assert_true(!kernel->supports || kernel->supports(node));
+    kernel->prepare(&step);
+    assert_true(step.n_phases >= 1 && step.n_phases <= QN_CPU_MAX_PHASES);
+    assert_int_equal(step.scratch_bytes, 0);
+    step.shared = qn__block_alloc(step.shared_bytes + 1);
+    assert_non_null(step.shared);
+    memset(step.shared, 0xa5, step.shared_bytes); /* it may hold anything */
+    for (int phase = 0; phase < step.n_phases; phase++) {
+        const int64_t n = kernel->count(&step, phase);
+        for (int64_t i = 0; i < n; i++) {
+            kernel->run(&step, phase, n_threads % 2 ? i : n - 1 - i, NULL);
+        }
+    }
+    qn__block_free(step.shared, step.shared_bytes + 1);
+}
+
+/* One column of one plane by the definition. */
+static void multiply_alone(const matmul_matrix *m, int64_t plane, const float *x, const float *bias,
+                           float *y)
+{
+    const qn_weight *w = &m->weight;
+    const int64_t n_chunks = qn__div_up(w->ne[0], QN_PACK_CHUNK);
+    qn_act_chunk *chunks = calloc((size_t)n_chunks, sizeof *chunks);
+    assert_non_null(chunks);
+    const bool quantized = qn_type_get_info(w->type)->quantized;
+    if (quantized) {
+        qn__matmul_scalar.quantize(x, w->ne[0], qn__act_form(w->type), chunks, sizeof *chunks);
+    }
+    const void *column = quantized ? (const void *)chunks : (const void *)x;
+    const qn_matmul_tile t = {
+        .weights = (const uint8_t *)w->packed + (size_t)(plane * qn__div_up(w->ne[1], 16)) *
+                                                    qn__pack_group_bytes(w->type, w->ne[0]),
+        .k = w->ne[0],
+        .n_rows = w->ne[1],
+        .n_cols = 1,
+        .x = &column,
+        .x_stride = quantized ? sizeof *chunks : QN_PACK_CHUNK * sizeof(float),
+        .y = &y,
+        .bias = bias};
+    qn__matmul_scalar.mul[w->type](&t);
+    free(chunks);
+}
+
+/* Gives the leaves and the result their bytes. */
+static float *make_result(const qn_node *node)
+{
+    const size_t n = (size_t)(node->ne[0] * node->ne[1] * node->ne[2]);
+    float *out = malloc(n * sizeof *out);
+    assert_non_null(out);
+    for (size_t i = 0; i < n; i++) {
+        out[i] = -55.0F;
+    }
+    return out;
+}
+
+static const qn_cpu_matmul_fns *best_fns(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        return &qn__matmul_avx2;
+    }
+#endif
+    return &qn__matmul_scalar;
+}
+
+/* w [k, rows, planes] with a view of x: columns `gap` floats further apart than they are long. */
+static void check_mul_mat(const matmul_type *t, int64_t k, int64_t rows, int64_t planes,
+                          int64_t cols, bool with_bias)
+{
+    qn_test_random r = {(uint64_t)(k + rows + cols)};
+    const int64_t gap = 5, width = k + gap;
+    matmul_matrix m = matmul_make(&r, t, k, rows, planes);
+    float *acts = matmul_random_acts(&r, (size_t)(width * cols * planes));
+    float *bias = matmul_random_acts(&r, (size_t)rows), *want = malloc((size_t)rows * sizeof *want);
+    qn_error err;
+    qn_graph *g = qn__graph_make(&err);
+    assert_true(g && want);
+    qn_node *wide = qn__graph_input(g, QN_TYPE_F32, 3, (int64_t[]){width, cols, planes}, "x");
+    wide->data = acts;
+    qn_node *x = qn__graph_slice(g, wide, 3, k);
+    x->data = acts + 3; /* as a plan does */
+    qn_node *b = qn__graph_input(g, QN_TYPE_F32, 1, &rows, "b");
+    b->data = bias;
+    qn_node *node =
+        qn__graph_mul_mat(g, qn__graph_weight(g, &m.weight, "w"), x, with_bias ? b : NULL);
+    qn_test_ok(qn__graph_finish(g, &err), err);
+    for (int32_t threads = 1; threads <= 64; threads = threads * 2 + 1) {
+        float *out = make_result(node);
+        node->data = out;
+        run_node(&qn__cpu_mul_mat, node, threads == 3 ? &qn__matmul_scalar : best_fns(), threads);
+        for (int64_t i = 0; i < cols * planes; i++) {
+            multiply_alone(&m, i / cols, acts + 3 + i * width, with_bias ? bias : NULL, want);
+            if (memcmp(want, out + i * rows, (size_t)rows * sizeof *want) != 0) {
+                fail_msg("%s: column %d differs with %d threads", qn_type_get_info(t->type)->name,
+                         (int)i, (int)threads);
+            }
+        }
+        free(out);
+    }
+    qn__graph_free(g);
+    free(want);
+    free(bias);
+    free(acts);
+    matmul_free(&m);
+}
+
+static void test_mul_mat(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_MATMUL_TYPES; i++) {
+        check_mul_mat(&matmul_types[i], 256, 37, 1, 3, true);
+    }
+    check_mul_mat(&matmul_types[0], 71, 33, 3, 5, false);       /* F32, planes */
+    check_mul_mat(&matmul_types[3], 32 * 19, 200, 2, 9, false); /* Q4_0 */
+    check_mul_mat(&matmul_types[3], 512, 48, 1, 131, true);     /* more than a task's columns */
+    check_mul_mat(&matmul_types[3], 5120, 640, 1, 1, false);
+}
+
+/* ids choose a matrix for each (token, rank); shared_x: one activation row a token. */
+static void check_mul_mat_id(const matmul_type *t, int64_t n_experts, int64_t n_used,
+                             int64_t tokens, bool shared_x)
+{
+    const int64_t k = 256, rows = 37, per_token = shared_x ? 1 : n_used;
+    qn_test_random r = {(uint64_t)(n_experts * 3 + tokens)};
+    matmul_matrix m = matmul_make(&r, t, k, rows, n_experts);
+    float *acts = matmul_random_acts(&r, (size_t)(k * per_token * tokens));
+    int32_t *ids = malloc((size_t)(n_used * tokens) * sizeof *ids);
+    float want[37];
+    qn_error err;
+    qn_graph *g = qn__graph_make(&err);
+    assert_true(g && ids);
+    for (int64_t i = 0; i < n_used * tokens; i++) {
+        ids[i] = (int32_t)(qn_test_bits(&r) % (uint32_t)n_experts);
+    }
+    const int64_t odd = n_used * tokens / 2; /* no expert at all: a row of zeros */
+    ids[odd] = tokens % 2 ? -1 : (int32_t)n_experts;
+    qn_node *x = qn__graph_input(g, QN_TYPE_F32, 3, (int64_t[]){k, per_token, tokens}, "x");
+    qn_node *id = qn__graph_input(g, QN_TYPE_I32, 2, (int64_t[]){n_used, tokens}, "ids");
+    x->data = acts;
+    id->data = ids;
+    qn_node *node = qn__graph_mul_mat_id(g, qn__graph_weight(g, &m.weight, "w"), x, id);
+    qn_test_ok(qn__graph_finish(g, &err), err);
+    for (int32_t threads = 1; threads <= 7; threads += 3) {
+        float *out = make_result(node);
+        node->data = out;
+        run_node(&qn__cpu_mul_mat_id, node, best_fns(), threads);
+        for (int64_t i = 0; i < n_used * tokens; i++) {
+            const float *column = acts + (shared_x ? i / n_used : i) * k;
+            memset(want, 0, sizeof want);
+            if (i != odd) {
+                multiply_alone(&m, ids[i], column, NULL, want);
+            }
+            if (memcmp(want, out + i * rows, sizeof want) != 0) {
+                fail_msg("%s: pair %d differs", qn_type_get_info(t->type)->name, (int)i);
+            }
+        }
+        free(out);
+    }
+    qn__graph_free(g);
+    free(ids);
+    free(acts);
+    matmul_free(&m);
+}
+
+static void test_mul_mat_id(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_MATMUL_TYPES; i++) {
+        check_mul_mat_id(&matmul_types[i], 5, 2, 4, i % 2 == 0);
+    }
+    check_mul_mat_id(&matmul_types[3], 2, 2, 201, false); /* lots of more than 128 pairs */
+    check_mul_mat_id(&matmul_types[0], 64, 8, 1, true);
+    check_mul_mat_id(&matmul_types[3], 1, 1, 1, true);
+}
+
+static void test_sizes(void **state)
+{
+    (void)state;
+    const struct {
+        qn_type type;
+        int64_t ne[4];
+        size_t bytes;
+    } cases[] = {
+        {QN_TYPE_Q4_0, {2048, 2048, 1, 1}, 2048 * 2048 / 32 * 18},
+        {QN_TYPE_Q4_0, {576, 17, 3, 1}, 3 * 2 * 16 * (576 / 32 * 18)},
+        {QN_TYPE_Q6_K, {512, 16, 1, 1}, 2 * (16 * 210 + 32)}, /* chunks of whole cache lines */
+        {QN_TYPE_F32, {3, 1, 1, 1}, 3 * 16 * 4},
+        {QN_TYPE_BF16, {3, 1, 1, 1}, 4 * 16 * 2},
+        {QN_TYPE_Q4_0, {33, 16, 1, 1}, 0},
+        {QN_TYPE_Q4_0, {0, 16, 1, 1}, 0},
+        {QN_TYPE_Q4_0, {32, 16, 1, 2}, 0},
+        {QN_TYPE_Q4_K, {128, 16, 1, 1}, 0},
+        {QN_TYPE_IQ2_S, {256, 16, 1, 1}, 0},
+        {QN_TYPE_I32, {256, 16, 1, 1}, 0},
+        {QN_TYPE_F32, {1 << 30, INT64_MAX / 2, 1, 1}, 0},
+        {QN_TYPE_F32, {INT64_MAX / 2, 1, 1, 1}, 0},
+        {QN_TYPE_F32, {16, INT64_MAX, INT64_MAX, 1}, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(qn__cpu_pack_bytes(cases[i].type, cases[i].ne), cases[i].bytes);
+    }
+    /* A packed matrix is not much larger than the file's. */
+    for (int i = 0; i < N_MATMUL_TYPES; i++) {
+        const int64_t ne[4] = {2048, 512, 1, 1};
+        const size_t file = matmul_row_bytes(matmul_types[i].type, ne[0]) * 512;
+        assert_true(qn__cpu_pack_bytes(matmul_types[i].type, ne) <= file + file / 16);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_mul_mat),
+        cmocka_unit_test(test_mul_mat_id),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
