@@ -157,7 +157,11 @@ typedef struct qn_arch {
 
     /* Reads the keys that only this architecture has, after the common ones. */
     void (*keys)(qn_keys *k, qn_hparams *hp);
-    /* Asks for the tensors of one layer and builds it; NULL: the plain decoder layer. */
+    /* Asks for the tensors of attention and builds it up to its output projection; NULL: Q, K and
+     * V of the layer's input. */
+    void (*attention_tensors)(struct qn_loader *l, int32_t il);
+    struct qn_node *(*attention)(struct qn_builder *b, int32_t il, struct qn_node *x);
+    /* The same of a whole layer; NULL: the plain decoder layer. */
     void (*layer_tensors)(struct qn_loader *l, int32_t il);
     struct qn_node *(*layer)(struct qn_builder *b, int32_t il, struct qn_node *x);
 } qn_arch;

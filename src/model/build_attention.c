@@ -23,8 +23,7 @@ qn_node *qn__build_rope_table(qn_builder *b, int32_t rope)
     return b->rope[rope];
 }
 
-/* Rows first … of a packed projection, as heads. */
-static qn_node *head_view(qn_builder *b, qn_node *x, int64_t d, int64_t n_heads, int64_t first)
+qn_node *qn__build_heads(qn_builder *b, qn_node *x, int64_t d, int64_t n_heads, int64_t first)
 {
     const int64_t ne[4] = {d, n_heads, b->n_tokens, 1};
     const size_t nb[4] = {sizeof(float), (size_t)d * sizeof(float), x->nb[1],
@@ -55,9 +54,9 @@ static heads separate_qkv(qn_builder *b, int32_t il, qn_node *x)
     k = full_norm(b, il, QN_T_ATTN_K_NORM, clamp_if(b, k));
     v = clamp_if(b, v);
     return (heads){
-        .q = head_view(b, q, lp->d_k, lp->n_head, 0),
-        .k = head_view(b, k, lp->d_k, lp->n_head_kv, 0),
-        .v = head_view(b, v, lp->d_v, lp->n_head_kv, 0),
+        .q = qn__build_heads(b, q, lp->d_k, lp->n_head, 0),
+        .k = qn__build_heads(b, k, lp->d_k, lp->n_head_kv, 0),
+        .v = qn__build_heads(b, v, lp->d_v, lp->n_head_kv, 0),
     };
 }
 
@@ -68,7 +67,7 @@ static qn_node *packed_part(qn_builder *b, int32_t il, qn_tensor_id id, qn_tenso
     const qn_weight *bias = qn__build_tensor(b, il, id)->bias;
     bool full = b->arch->qk == QN_QK_FULL && norm != QN_T_NONE;
     if (!bias && !full) {
-        return head_view(b, qkv, d, n_heads, first);
+        return qn__build_heads(b, qkv, d, n_heads, first);
     }
     qn_node *part = qn__graph_slice(b->g, qkv, first, d * n_heads);
     if (bias) {
@@ -77,7 +76,7 @@ static qn_node *packed_part(qn_builder *b, int32_t il, qn_tensor_id id, qn_tenso
     if (full) {
         part = full_norm(b, il, norm, part);
     }
-    return head_view(b, part, d, n_heads, 0);
+    return qn__build_heads(b, part, d, n_heads, 0);
 }
 
 static heads fused_qkv(qn_builder *b, int32_t il, qn_node *x)
@@ -145,30 +144,44 @@ static qn_attend_params attend_params(const qn_builder *b, int32_t il)
     };
 }
 
-qn_node *qn__build_attention(qn_builder *b, int32_t il, qn_node *x)
+qn_node *qn__build_attend(qn_builder *b, int32_t il, qn_node *q, qn_node *k, qn_node *v)
 {
-    qn_graph *g = b->g;
     const qn_layer_params *lp = &b->hp->layer[il];
     const qn_kv_layer *kv = &b->model->kv.layers[lp->kv];
     const qn_build_group *group = &b->in->groups[kv->group];
-    bool fused = qn__build_tensor(b, il, QN_T_ATTN_QKV)->weight != NULL;
-    heads h = fused ? fused_qkv(b, il, x) : separate_qkv(b, il, x);
-    turn(b, il, &h);
+    qn_node *k_store = b->in->k[lp->kv], *v_store = b->in->v[lp->kv];
     qn_attend_inputs in = {
-        .k = qn__graph_kv_store(g, b->in->k[lp->kv], h.k, group->slots, false),
-        .v = qn__graph_kv_store(g, b->in->v[lp->kv], h.v, group->slots, true),
+        .k = k ? qn__graph_kv_store(b->g, k_store, k, group->slots, false) : k_store,
+        .v = v ? qn__graph_kv_store(b->g, v_store, v, group->slots, true) : v_store,
         .tables = group->tables,
         .masks = group->masks,
         .rows = group->rows,
         .sinks = qn__build_leaf(b, qn__build_tensor(b, il, QN_T_ATTN_SINKS)->weight),
     };
     if (qn__build_only_stores(b, il)) {
-        return x;
+        return NULL;
     }
     qn_attend_params p = attend_params(b, il);
-    qn_node *y = qn__graph_attend(g, h.q, &in, &p);
-    y = qn__graph_reshape(g, y, (int64_t)lp->d_v * lp->n_head, b->n_tokens, 1, 1);
+    qn_node *y = qn__graph_attend(b->g, q, &in, &p);
     qn__node_set_name(y, "blk.%d.attn", il);
+    return y;
+}
+
+qn_node *qn__build_attention_output(qn_builder *b, int32_t il, qn_node *y)
+{
+    y = qn__graph_reshape(b->g, y, y->ne[0] * y->ne[1], b->n_tokens, 1, 1);
     y = qn__build_cut(b, il, y);
     return qn__build_linear(b, qn__build_tensor(b, il, QN_T_ATTN_OUTPUT), y, false);
+}
+
+qn_node *qn__build_attention(qn_builder *b, int32_t il, qn_node *x)
+{
+    if (b->arch->attention) {
+        return b->arch->attention(b, il, x);
+    }
+    bool fused = qn__build_tensor(b, il, QN_T_ATTN_QKV)->weight != NULL;
+    heads h = fused ? fused_qkv(b, il, x) : separate_qkv(b, il, x);
+    turn(b, il, &h);
+    qn_node *y = qn__build_attend(b, il, h.q, h.k, h.v);
+    return y ? qn__build_attention_output(b, il, y) : x;
 }

@@ -40,6 +40,14 @@ qn_node *qn__build_rope_table(qn_builder *b, int32_t rope);
  * rows asked for come out: [E, n_out]. */
 qn_node *qn__build_attention(qn_builder *b, int32_t il, qn_node *x);
 
+/* Its parts. Elements first … of the rows of x [n, T] as heads, a view [d, n_heads, T]. */
+qn_node *qn__build_heads(qn_builder *b, qn_node *x, int64_t d, int64_t n_heads, int64_t first);
+/* Stores k [d, G, T] and v [dv, G, T] (NULL: they are stored already), lets q [d, H, T] look at
+ * what is stored -> [dv, H, T]; NULL where nothing behind the stores is needed. */
+qn_node *qn__build_attend(qn_builder *b, int32_t il, qn_node *q, qn_node *k, qn_node *v);
+/* The output projection of y [dv, H, T], of the rows asked for. */
+qn_node *qn__build_attention_output(qn_builder *b, int32_t il, qn_node *y);
+
 /* In the last layer, the rows asked for of any [n, T]; in the others x. */
 qn_node *qn__build_cut(qn_builder *b, int32_t il, qn_node *x);
 

@@ -440,6 +440,9 @@ void qn__hparams_kv_layout(const qn_hparams *hp, const qn_arch *arch, qn_kv_layo
             .d_k = lp->d_k,
             .d_v = lp->d_v,
             .rope = lp->rope,
+            .rot_first = hp->mla.kv_rank > 0 && lp->rope >= 0
+                             ? lp->d_k - hp->rope[lp->rope].params.n_rot
+                             : 0,
         };
     }
     kv->why_fixed = shift_obstacle(hp, arch);

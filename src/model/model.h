@@ -45,6 +45,14 @@ typedef struct qn_rope_kind {
     float log_multiplier; /* of YaRN; 0: none */
 } qn_rope_kind;
 
+/* Latent attention: K and V of all heads are made of one short row a token. */
+typedef struct qn_mla_params {
+    int32_t q_rank;      /* of the query's compression; 0: none */
+    int32_t kv_rank;     /* R; 0: no latent attention */
+    int32_t d_nope, d_v; /* of one head, before absorption; d = d_nope + n_rot */
+    bool absorbed;       /* the store holds latent rows and one KV head, R + n_rot wide */
+} qn_mla_params;
+
 typedef struct qn_hparams {
     int32_t n_vocab, n_ctx_train, n_embd, n_embd_out, n_layer, n_nextn;
     int32_t n_expert, n_ff_expert, n_ff_shared, n_layer_dense_lead, expert_step;
@@ -55,6 +63,7 @@ typedef struct qn_hparams {
     int32_t n_rope;
     int32_t n_ctx_orig; /* above it a context takes the long factors */
     qn_moe_params moe;
+    qn_mla_params mla;
     qn_window window;
     int32_t window_size;
     float attend_scale;   /* 0: 1 / sqrt(d_k) of the layer */

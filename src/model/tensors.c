@@ -116,6 +116,10 @@ void qn__loader_attention(qn_loader *l, int32_t il)
 {
     const qn_arch *a = l->model->arch;
     const qn_layer_params *lp = &l->model->hp.layer[il];
+    if (a->attention_tensors) {
+        a->attention_tensors(l, il);
+        return;
+    }
     want_qkv(l, il);
     qn__loader_matrix(l, il, QN_T_ATTN_OUTPUT, QN_NEED_REQ, a->out_bias, true,
                       (int64_t)lp->n_head * lp->d_v, l->model->hp.n_embd, 1);

@@ -42,4 +42,11 @@ qn_node *qn__layer_grok(qn_builder *b, int32_t il, qn_node *x);
 qn_node *qn__layer_refact(qn_builder *b, int32_t il, qn_node *x);
 qn_node *qn__layer_smallthinker(qn_builder *b, int32_t il, qn_node *x);
 
+/* Latent attention (mla.c). */
+void qn__keys_deepseek2(qn_keys *k, qn_hparams *hp);
+void qn__keys_minicpm3(qn_keys *k, qn_hparams *hp);
+void qn__keys_mistral4(qn_keys *k, qn_hparams *hp);
+void qn__tensors_mla(qn_loader *l, int32_t il);
+qn_node *qn__attention_mla(qn_builder *b, int32_t il, qn_node *x);
+
 #endif
