@@ -2,6 +2,9 @@
  * Recorded logits of tiny models of many architectures: every file of archs/index.tsv whose
  * architecture this build knows must give the recorded numbers.
  */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE /* strtok_r */
+#endif
 #include "support/support.h"
 
 #include <quern/device.h>
