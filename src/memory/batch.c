@@ -214,7 +214,8 @@ static void drop_behind_window(qn_kv *kv, int32_t gi, int32_t s)
             qn__kv_block_release(kv, gi, e->block, 1);
             *e = (entry){NONE, 0};
         }
-        t->dropped = (t->first + 1) * SIDE;
+        int32_t end = (t->first + 1) * SIDE;
+        t->dropped = end > t->dropped ? end : t->dropped;
         t->head++;
         t->first++;
         t->count--;

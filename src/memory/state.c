@@ -423,7 +423,7 @@ static qn_status check_table(const group *g, int32_t turn, claim *c, source *in,
         return qn__error(err, QN_ERR_FULL, "KV state: a sequence is too long for this cache");
     }
     if (first > QN_KV_MAX_POS / SIDE || count > QN_KV_MAX_POS / SIDE - first ||
-        dropped > (uint32_t)QN_KV_MAX_POS || (count > 0 && dropped > first * SIDE)) {
+        dropped > (uint32_t)QN_KV_MAX_POS) {
         return damaged(err, "a position is out of range");
     }
     for (uint32_t i = 0; i < count; i++) {
