@@ -12,5 +12,6 @@
 #include "cli/args.h"
 
 extern const cli_command cli_command_gguf;
+extern const cli_command cli_command_quantize;
 
 #endif

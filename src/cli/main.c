@@ -9,6 +9,7 @@
 
 const cli_command *const cli_commands[] = {
     &cli_command_gguf,
+    &cli_command_quantize,
     NULL,
 };
 
