@@ -23,7 +23,7 @@ qn_context_options qn_test_context_options(void)
 {
     qn_context_options o = qn_context_defaults();
     o.n_seq_max = 4;
-    o.n_threads = o.n_threads_batch = 2;
+    o.n_threads = o.n_threads_batch = 1;
     return o;
 }
 

@@ -12,7 +12,7 @@
 /* A tiny model, loaded from a file that is gone again. */
 qn_model *qn_test_model(qn_test_tiny_kind kind, qn_type type, int n_layer);
 
-/* A small context: 512 positions, F16 store, 4 sequences, 2 threads, all of a batch at once. */
+/* A small context: 512 positions, F16 store, 4 sequences, 1 thread, all of a batch at once. */
 qn_context_options qn_test_context_options(void);
 qn_context *qn_test_context(const qn_model *model, const qn_context_options *options);
 
