@@ -97,19 +97,17 @@ static void bpe_release(void *state)
 
 /* ---- A word ---------------------------------------------------------------------------------- */
 
-static bool ranked(const void *context, const qn_symbol *left, const qn_symbol *right,
-                   uint32_t *rank, int32_t *id)
+static bool ranked(const void *context, qn_symbol *left, const qn_symbol *right)
 {
-    const qn_pair_table *pairs = context;
     if (left->id < 0 || right->id < 0) {
         return false;
     }
-    const qn_pair *pair = qn__pair_find(pairs, left->id, right->id);
+    const qn_pair *pair = qn__pair_find(context, left->id, right->id);
     if (!pair) {
         return false;
     }
-    *rank = pair->rank_1 - 1;
-    *id = pair->result;
+    left->rank = pair->rank_1 - 1;
+    left->joined = pair->result;
     return true;
 }
 
@@ -160,7 +158,6 @@ static size_t make_symbols(const qn_vocab *v, const char *word, size_t n, qn_sym
         symbols[count] = (qn_symbol){.start = (uint32_t)i, .size = (uint32_t)length, .id = id};
         i += length;
     }
-    qn__merge_link(symbols, count);
     return count;
 }
 

@@ -7,22 +7,23 @@
 
 #include "vocab/internal.h"
 
+#define QN_NO_RANK UINT32_MAX
+
 typedef struct qn_symbol {
     uint32_t start, size; /* bytes of the word; size 0: was joined to its left neighbour */
     int32_t next;         /* index of the right neighbour, -1 at the end */
     int32_t previous;
-    int32_t id; /* what the tokenizer model knows it by; -1: nothing */
+    int32_t id;     /* what the tokenizer model knows it by; -1: nothing */
+    int32_t joined; /* id of this one and its right neighbour joined */
+    uint32_t rank;  /* of that pair, lower joins first; QN_NO_RANK: the two are not joined */
 } qn_symbol;
 
-/* Whether left and right may be joined: *rank (lower joins first) and the id of the result. */
-typedef bool (*qn_pair_fn)(const void *context, const qn_symbol *left, const qn_symbol *right,
-                           uint32_t *rank, int32_t *id);
+/* Fills left->joined and left->rank for a pair that may be joined; returns false for another. */
+typedef bool (*qn_pair_fn)(const void *context, qn_symbol *left, const qn_symbol *right);
 
-/* Joins symbols[0, n), which are linked in order and all have size > 0. Symbol 0 stays first. */
+/* Joins symbols[0, n), n > 0, in order, all of size > 0. Afterwards symbol 0 is the first, and
+ * `next` leads to the others. */
 qn_status qn__merge(qn_run *run, qn_symbol *symbols, size_t n, qn_pair_fn pair,
                     const void *context);
-
-/* Links symbols[0, n) in order. */
-void qn__merge_link(qn_symbol *symbols, size_t n);
 
 #endif

@@ -38,22 +38,22 @@ typedef struct pair_context {
 static uint32_t score_rank(float score)
 {
     uint32_t bits = qn__float_bits(score + 0.0F); /* -0 becomes +0 */
-    return bits & 0x80000000U ? bits : 0x7FFFFFFFU - bits;
+    uint32_t rank = bits & 0x80000000U ? bits : 0x7FFFFFFFU - bits;
+    return rank < QN_NO_RANK ? rank : QN_NO_RANK - 1; /* only some NaN is so bad */
 }
 
-static bool joins_to_token(const void *context, const qn_symbol *left, const qn_symbol *right,
-                           uint32_t *rank, int32_t *id)
+static bool joins_to_token(const void *context, qn_symbol *left, const qn_symbol *right)
 {
     const pair_context *c = context;
     size_t size = (size_t)left->size + right->size;
     if (size > c->vocab->longest) {
         return false;
     }
-    *id = qn__vocab_id_of(c->vocab, c->text + left->start, size);
-    if (*id < 0) {
+    left->joined = qn__vocab_id_of(c->vocab, c->text + left->start, size);
+    if (left->joined < 0) {
         return false;
     }
-    *rank = score_rank(c->vocab->tokens[*id].score);
+    left->rank = score_rank(c->vocab->tokens[left->joined].score);
     return true;
 }
 
@@ -115,7 +115,6 @@ static qn_status spm_fragment(qn_run *run, const char *raw, size_t raw_size)
         symbols[count] = (qn_symbol){.start = (uint32_t)i, .size = (uint32_t)length, .id = -1};
         i += length;
     }
-    qn__merge_link(symbols, count);
     pair_context context = {run->vocab, text};
     qn_status status = qn__merge(run, symbols, count, joins_to_token, &context);
     for (int32_t i = 0; status == QN_OK && i >= 0; i = symbols[i].next) {

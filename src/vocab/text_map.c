@@ -121,6 +121,20 @@ int32_t qn__text_map_find(const qn_text_map *map, const char *data, size_t size)
     return map->slots ? look_up(map, hash_text(map->seed, data, size), data, size, &slot) : -1;
 }
 
+uint64_t qn__text_map_hash(const qn_text_map *map, const char *data, size_t size)
+{
+    uint64_t hash = hash_text(map->seed, data, size);
+    __builtin_prefetch(&map->slots[hash & map->mask]);
+    return hash;
+}
+
+int32_t qn__text_map_find_hashed(const qn_text_map *map, uint64_t hash, const char *data,
+                                 size_t size)
+{
+    size_t slot;
+    return look_up(map, hash, data, size, &slot);
+}
+
 int32_t qn__text_map_add(qn_text_map *map, const char *data, size_t size)
 {
     uint64_t hash = hash_text(map->seed, data, size);

@@ -31,6 +31,12 @@ void qn__text_map_free(qn_text_map *map);
 /* Index of the text, or -1. */
 int32_t qn__text_map_find(const qn_text_map *map, const char *data, size_t size);
 
+/* In two halves, for many texts at once: the hash (the slot is then on its way into the cache), and
+ * the index that belongs to it. */
+uint64_t qn__text_map_hash(const qn_text_map *map, const char *data, size_t size);
+int32_t qn__text_map_find_hashed(const qn_text_map *map, uint64_t hash, const char *data,
+                                 size_t size);
+
 /* Index of the text, added if it is new (map->count then grows); -1 without memory. */
 int32_t qn__text_map_add(qn_text_map *map, const char *data, size_t size);
 
