@@ -128,6 +128,13 @@ static inline __m256i qn_emulate_cvtepi32_epi16(simde__m512i x)
     }
     return _mm256_loadu_si256((const __m256i *)low);
 }
+static inline simde__m512i qn_emulate_cvtepi8_epi32(__m128i x)
+{
+    simde__m512i_private r;
+    r.m256i[0] = _mm256_cvtepi8_epi32(x);
+    r.m256i[1] = _mm256_cvtepi8_epi32(_mm_srli_si128(x, 8));
+    return simde__m512i_from_private(r);
+}
 static inline simde__m512 qn_emulate_cvtph_ps(__m256i x)
 {
     simde__m512_private r;
@@ -142,10 +149,12 @@ static inline __m256i qn_emulate_cvtps_ph(simde__m512 x)
 }
 #undef _mm512_cvtepu16_epi32
 #undef _mm512_cvtepi32_epi16
+#undef _mm512_cvtepi8_epi32
 #undef _mm512_cvtph_ps
 #undef _mm512_cvtps_ph
 #define _mm512_cvtepu16_epi32(x)     qn_emulate_cvtepu16_epi32(x)
 #define _mm512_cvtepi32_epi16(x)     qn_emulate_cvtepi32_epi16(x)
+#define _mm512_cvtepi8_epi32(x)      qn_emulate_cvtepi8_epi32(x)
 #define _mm512_cvtph_ps(x)           qn_emulate_cvtph_ps(x)
 #define _mm512_cvtps_ph(x, rounding) qn_emulate_cvtps_ph(x) /* to nearest */
 

@@ -52,9 +52,6 @@ typedef struct qn_attend_product {
 } qn_attend_product;
 
 typedef struct qn_cpu_attend_fns {
-    /* n plain values (F16, BF16) to F32, and back. */
-    void (*widen)(qn_type type, const void *from, int64_t n, float *to);
-    void (*narrow)(qn_type type, const float *from, int64_t n, void *to);
     /* A whole Q8_0 block of one head as F32: K [d][32], V [32][dv]. */
     void (*widen_q8_0)(const void *block, int64_t d, bool is_v, float *to);
     /* c[q][i] = the chain acc = fmaf(a[q][j], b[j][i], acc), j ascending, from c[q][i] or, where
@@ -64,7 +61,6 @@ typedef struct qn_cpu_attend_fns {
      * bit); distance = p - position of lane 0; updates *m and l; returns c. `mask` is not 0. */
     float (*soften)(const qn_attend_soft *p, uint32_t mask, int64_t distance, float s[32], float *m,
                     float l[32]);
-    void (*scale)(float *x, float factor, int64_t n);                      /* x *= factor */
     void (*merge)(float *a, float e, const float *b, float e2, int64_t n); /* fmaf(a, e, b * e2) */
 } qn_cpu_attend_fns;
 

@@ -19,7 +19,7 @@ static const qn_cpu_isa avx2 = {
     .name = "avx2",
     .rows = &qn__cpu_rows_avx2,
     .matmul = &qn__matmul_avx2,
-    .attend = &qn__attend_scalar,
+    .attend = &qn__attend_avx2,
     .measure = &qn__cpu_measure_avx2,
 };
 
@@ -27,7 +27,7 @@ static const qn_cpu_isa avx512 = {
     .name = "avx512",
     .rows = &qn__cpu_rows_avx512,
     .matmul = &qn__matmul_avx2,
-    .attend = &qn__attend_scalar,
+    .attend = &qn__attend_avx512,
     .measure = &qn__cpu_measure_avx512,
 };
 

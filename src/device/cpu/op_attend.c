@@ -14,6 +14,7 @@
 
 #include "base/fmath.h"
 #include "base/mem.h"
+#include "device/cpu/rows.h"
 #include "device/kv_layout.h"
 
 #define LANES          QN_KV_BLOCK
@@ -29,6 +30,7 @@
 typedef struct view {
     const qn_attend_params *params;
     const qn_cpu_attend_fns *fns;
+    const qn_cpu_row_fns *rows_fns;
     const qn_node *node, *q, *k, *v;
     const int32_t *tables, *masks, *rows;
     const float *sinks; /* or NULL */
@@ -43,6 +45,7 @@ static view view_of(const qn_cpu_step *step)
     const qn_node *node = step->node, *q = node->src[0], *k = node->src[1], *v = node->src[2];
     view w = {.params = &node->params.attend,
               .fns = step->isa->attend,
+              .rows_fns = step->isa->rows,
               .node = node,
               .q = q,
               .k = k,
@@ -70,6 +73,12 @@ static view view_of(const qn_cpu_step *step)
     w.k_bytes = qn__kv_block_bytes(k->type, w.d);
     w.v_bytes = qn__kv_block_bytes(v->type, w.dv);
     return w;
+}
+
+/* a[i] *= factor, over the elements of a V head. */
+static void multiply(const view *w, float *a, float factor)
+{
+    w->rows_fns->binary_one[QN_OP_MUL - QN_OP_ADD](a, a, factor, w->dv);
 }
 
 /* A finished segment, or a merged range of them, of one query; the vector lies beside it. */
@@ -242,7 +251,8 @@ static const void *as_floats(const view *w, const qn_node *store, const void *bl
     } else if (n_queries <= DIRECT_QUERIES) {
         return block;
     } else {
-        w->fns->widen(store->type, block, d * LANES, tile);
+        (store->type == QN_TYPE_F16 ? w->rows_fns->from_f16 : w->rows_fns->from_bf16)(tile, block,
+                                                                                      d * LANES);
     }
     *type = QN_TYPE_F32;
     return tile;
@@ -323,7 +333,7 @@ static void soften(const view *w, const run *r, int64_t ta, int64_t tb, int64_t 
             float c = w->fns->soften(&soft, mask, distance, k->s + q * LANES, &k->now[q].m,
                                      k->l + q * LANES);
             if (k->seen[q] && c != 1.0F) {
-                w->fns->scale(k->a + q * w->dv, c, w->dv);
+                multiply(w, k->a + q * w->dv, c);
             }
         }
     }
@@ -459,7 +469,7 @@ static void finish(const view *w, pile *p, int64_t h, int64_t t)
         l = fmaf(l, e, qn__expf(sink - m));
     }
     memcpy(out, p->a, (size_t)w->dv * sizeof(float));
-    w->fns->scale(out, e / l, w->dv);
+    multiply(w, out, e / l);
 }
 
 /* Many tokens: a task is a tile -----------------------------------------------------------------

@@ -1,6 +1,7 @@
 /* op_kv_store.c: writes K or V rows into the blocks of a paged store; layout in kv_layout.h. */
 #include "base/mem.h"
 #include "device/cpu/attend.h"
+#include "device/cpu/rows.h"
 #include "device/kv_layout.h"
 
 #define LANES       QN_KV_BLOCK
@@ -43,7 +44,8 @@ static void put(const qn_cpu_step *step, void *block, int place, const float *ro
     int64_t d = node->src[1]->ne[0];
     bool is_v = node->params.kv.is_v;
     if (node->type == QN_TYPE_F16 || node->type == QN_TYPE_BF16) {
-        step->isa->attend->narrow(node->type, row, d, scratch);
+        const qn_cpu_row_fns *rows = step->isa->rows;
+        (node->type == QN_TYPE_F16 ? rows->to_f16 : rows->to_bf16)(scratch, row, d);
         put_half(block, scratch, d, place, is_v);
     } else if (is_v) {
         qn__kv_put_v(node->type, block, d, place, row);

@@ -7,22 +7,6 @@
 
 #define LANES QN_KV_BLOCK
 
-static void widen(qn_type type, const void *from, int64_t n, float *to)
-{
-    const uint16_t *half = from;
-    for (int64_t i = 0; i < n; i++) {
-        to[i] = type == QN_TYPE_F16 ? qn__f16_to_f32(half[i]) : qn__bf16_to_f32(half[i]);
-    }
-}
-
-static void narrow(qn_type type, const float *from, int64_t n, void *to)
-{
-    uint16_t *half = to;
-    for (int64_t i = 0; i < n; i++) {
-        half[i] = type == QN_TYPE_F16 ? qn__f32_to_f16(from[i]) : qn__f32_to_bf16(from[i]);
-    }
-}
-
 static void widen_q8_0(const void *block, int64_t d, bool is_v, float *to)
 {
     const int8_t *levels = block;
@@ -88,13 +72,6 @@ static float soften(const qn_attend_soft *p, uint32_t mask, int64_t distance, fl
     return c;
 }
 
-static void scale(float *x, float factor, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        x[i] *= factor;
-    }
-}
-
 static void merge(float *a, float e, const float *b, float e2, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -103,11 +80,8 @@ static void merge(float *a, float e, const float *b, float e2, int64_t n)
 }
 
 const qn_cpu_attend_fns qn__attend_scalar = {
-    .widen = widen,
-    .narrow = narrow,
     .widen_q8_0 = widen_q8_0,
     .accumulate = accumulate,
     .soften = soften,
-    .scale = scale,
     .merge = merge,
 };
