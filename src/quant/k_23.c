@@ -53,22 +53,25 @@ static void fit_q2_k(const float *x, const float *weights, float scale[SUBS], fl
 {
     static const qn_fit_range plain = {.start = -0.5F, .step = 0.1F, .steps = 15, .absolute = true};
     float sigma2 = weights ? qn__sum_squares(x, QN_SUPER_BLOCK) / (float)QN_SUPER_BLOCK : 0.0F;
+    float w[QN_SUPER_BLOCK];
     for (int s = 0; s < SUBS; s++) {
-        float w[SUB];
         const float *v = x + s * SUB;
+        float *sub_w = w + s * SUB;
         if (weights) {
-            qn__weigh(weights + s * SUB, v, sigma2, w, SUB);
+            qn__weigh(weights + s * SUB, v, sigma2, sub_w, SUB);
         } else {
             for (int i = 0; i < SUB; i++) {
-                w[i] = fabsf(v[i]);
+                sub_w[i] = fabsf(v[i]);
             }
         }
         sum_w[s] = 0.0F;
         for (int i = 0; i < SUB; i++) {
-            sum_w[s] += w[i];
+            sum_w[s] += sub_w[i];
         }
-        scale[s] = qn__fit_offset(v, w, SUB, 3, weights ? qn__fit_weighted : plain, level + s * SUB,
-                                  &offset[s]);
+    }
+    for (int s = 0; s < SUBS; s += QN_FIT_LANES) {
+        qn__fit_offset_lanes(x + s * SUB, w + s * SUB, SUB, 3, weights ? qn__fit_weighted : plain,
+                             level + s * SUB, scale + s, offset + s);
     }
 }
 

@@ -136,15 +136,17 @@ static void fit_super_block(const float *x, const float *weights, int top, qn_fi
     uint8_t small_min[SUBS];
     float sigma2 =
         weights ? 2.0F * qn__sum_squares(x, QN_SUPER_BLOCK) / (float)QN_SUPER_BLOCK : 0.0F;
+    float w[QN_SUPER_BLOCK];
     for (int s = 0; s < SUBS; s++) {
-        float w[SUB];
-        sub_weights(x + s * SUB, weights ? weights + s * SUB : NULL, sigma2, w);
+        sub_weights(x + s * SUB, weights ? weights + s * SUB : NULL, sigma2, w + s * SUB);
         sum_w[s] = 0.0F;
         for (int i = 0; i < SUB; i++) {
-            sum_w[s] += w[i];
+            sum_w[s] += w[s * SUB + i];
         }
-        scale[s] = qn__fit_offset(x + s * SUB, w, SUB, top, weights ? qn__fit_weighted : range,
-                                  fit->level + s * SUB, &offset[s]);
+    }
+    for (int s = 0; s < SUBS; s += QN_FIT_LANES) {
+        qn__fit_offset_lanes(x + s * SUB, w + s * SUB, SUB, top, weights ? qn__fit_weighted : range,
+                             fit->level + s * SUB, scale + s, offset + s);
     }
     fit->d = qn__f32_to_f16(to_six_bits(scale, weights ? sum_w : NULL, small_scale));
     fit->dmin = qn__f32_to_f16(to_six_bits(offset, weights ? sum_w : NULL, small_min));

@@ -79,6 +79,12 @@ typedef struct qn_fit_range {
 float qn__fit_offset(const float *x, const float *w, int n, int top, qn_fit_range range,
                      uint8_t *level, float *offset);
 
+/* The same for QN_FIT_LANES groups of n values that lie one behind the other, with the same bits,
+ * several times as fast. `scale` and `offset` get one number a group. */
+enum { QN_FIT_LANES = 4 };
+void qn__fit_offset_lanes(const float *x, const float *w, int n, int top, qn_fit_range range,
+                          uint8_t *level, float *scale, float *offset);
+
 /* The trials of every encoder with importance weights. */
 extern const qn_fit_range qn__fit_weighted;
 
