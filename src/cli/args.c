@@ -15,9 +15,6 @@ enum {
     MAX_LIST = 4096 /* values of one list flag */
 };
 
-/* Who set a flag. */
-enum { BY_NOBODY, BY_CONFIG, BY_ENVIRONMENT, BY_COMMAND_LINE };
-
 /* ---- The table ---- */
 
 const cli_flag *cli_flag_at(const cli_command *command, size_t i)
@@ -379,12 +376,12 @@ static bool read_switch_variable(cli_args *args, const cli_flag *flag, size_t in
             return false;
         }
         cli_set_value(args, flag, NULL, !on, false, NULL, 0);
-        args->given[index] = BY_ENVIRONMENT;
+        args->given[index] = CLI_BY_ENVIRONMENT;
     }
     snprintf(name, sizeof name, CLI_ENV_PREFIX "NO_%s", flag->env);
     if (flag->off && getenv(name)) {
         cli_set_value(args, flag, NULL, true, false, NULL, 0);
-        args->given[index] = BY_ENVIRONMENT;
+        args->given[index] = CLI_BY_ENVIRONMENT;
     }
     return true;
 }
@@ -413,7 +410,7 @@ static bool read_environment(cli_args *args)
             cli_print_flag(flag, true);
             return false;
         }
-        args->given[i] = BY_ENVIRONMENT;
+        args->given[i] = CLI_BY_ENVIRONMENT;
     }
     return true;
 }
@@ -468,10 +465,10 @@ static cli_result read_flag(cli_args *args, int argc, char **argv, int *i)
         }
         text = argv[++*i];
     }
-    bool again = args->given[index] == BY_COMMAND_LINE;
+    bool again = args->given[index] == CLI_BY_COMMAND_LINE;
     if (again && !accumulates(flag)) {
         fprintf(stderr, "warning: %s is given more than once; the last one counts\n", name);
-    } else if (args->given[index] == BY_ENVIRONMENT) {
+    } else if (args->given[index] == CLI_BY_ENVIRONMENT) {
         fprintf(stderr, "warning: %s overrides the environment variable " CLI_ENV_PREFIX "%s\n",
                 name, flag->env);
     }
@@ -481,7 +478,7 @@ static cli_result read_flag(cli_args *args, int argc, char **argv, int *i)
         fprintf(stderr, "\"quern %s -h\" lists the flags\n", args->command->name);
         return CLI_FAIL;
     }
-    args->given[index] = BY_COMMAND_LINE;
+    args->given[index] = CLI_BY_COMMAND_LINE;
     return CLI_RUN;
 }
 
@@ -523,6 +520,13 @@ cli_result cli_args_parse(cli_args *args, const cli_command *command, int argc, 
         return CLI_FAIL;
     }
     return result;
+}
+
+bool cli_is_given(const cli_args *args, const char *name)
+{
+    bool off;
+    size_t index;
+    return cli_flag_find(args->command, name, &off, &index) && args->given[index] != CLI_BY_NOBODY;
 }
 
 void cli_args_free(cli_args *args)

@@ -72,11 +72,12 @@ typedef struct cli_common {
     /* threads */
     int32_t n_threads, n_threads_batch;
     const char *isa;
+    const char *cpu_mask, *cpu_range;
+    int32_t cpu_strict, priority, poll;
     /* context */
     int32_t n_ctx, n_batch, n_ubatch, n_keep;
-    bool context_shift;
+    bool context_shift, full_windows;
     const char *type_k, *type_v;
-    float rope_scale, rope_freq_base, rope_freq_scale;
     /* sampling */
     uint32_t seed;
     float temperature, top_p, min_p;
@@ -127,6 +128,9 @@ typedef enum cli_result {
 cli_result cli_args_parse(cli_args *args, const cli_command *command, int argc, char **argv);
 void cli_args_free(cli_args *args);
 
+/* Whether anyone (file, environment, command line) set the flag with this name. */
+bool cli_is_given(const cli_args *args, const char *name);
+
 /* ---- Between the files of the parser ---- */
 
 #define CLI_ENV_PREFIX "LLAMA_ARG_"
@@ -164,8 +168,11 @@ void cli_print_flag(const cli_flag *flag, bool to_stderr);
 void cli_print_version(void);
 void cli_print_completion(void);
 
-/* The known flag nearest to what was typed, or NULL where none is near. Valid until the next
- * call's buffer is reused: `out` holds it. */
+/* Who set a flag. */
+enum { CLI_BY_NOBODY, CLI_BY_CONFIG, CLI_BY_ENVIRONMENT, CLI_BY_COMMAND_LINE };
+
+/* The known flag nearest to what was typed, or NULL where none is near; stored in
+ * `out`. */
 const char *cli_nearest_flag(const cli_command *command, const char *typed, char *out, size_t room);
 
 /* All commands; NULL name at the end (main.c). */

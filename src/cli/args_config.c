@@ -63,6 +63,7 @@ static bool read_pair(cli_args *args, char *line, const char *path, int number)
     if (!flag || flag->kind == CLI_ACTION) {
         return true;
     }
+    args->given[index] = CLI_BY_CONFIG;
     char *text = strdup(trim(value));
     if (!cli_keep(args, text)) {
         fprintf(stderr, "error: out of memory\n");

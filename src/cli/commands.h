@@ -11,7 +11,11 @@
 
 #include "cli/args.h"
 
+extern const cli_command cli_command_run;
+extern const cli_command cli_command_logits;
+extern const cli_command cli_command_bench;
 extern const cli_command cli_command_gguf;
 extern const cli_command cli_command_quantize;
+extern const cli_command cli_command_devices;
 
 #endif
