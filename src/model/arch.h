@@ -1,8 +1,9 @@
 /*
- * arch.h: what makes one architecture differ from another. An architecture is a row of the table in
- * arch/table.c: the features of the plain decoder (one norm, attention, feed-forward, one after the
- * other or in parallel), read by hparams.c, tensors.c and build.c; zero is the most common choice
- * of every field. Where a row does not say enough it names functions of its own (arch/NAME.c).
+ * arch.h: what makes one architecture differ from another. An architecture is a row of the tables
+ * in arch/table_dense.c and table_experts.c: the features of the plain decoder (one norm,
+ * attention, feed-forward, one after the other or in parallel), read by hparams.c, tensors.c and
+ * build.c; zero is the most common choice of every field. Where a row does not say enough it names
+ * functions of its own (arch/NAME.c).
  */
 #ifndef QUERN_MODEL_ARCH_H
 #define QUERN_MODEL_ARCH_H
@@ -157,6 +158,8 @@ typedef struct qn_arch {
 
     /* Reads the keys that only this architecture has, after the common ones. */
     void (*keys)(qn_keys *k, qn_hparams *hp);
+    /* Asks for tensors of the whole model beside the common ones. */
+    void (*global_tensors)(struct qn_loader *l);
     /* Asks for the tensors of attention and builds it up to its output projection; NULL: Q, K and
      * V of the layer's input. */
     void (*attention_tensors)(struct qn_loader *l, int32_t il);

@@ -94,8 +94,9 @@ qn_node *qn__build_experts(qn_builder *b, int32_t il, qn_node *x, qn_node *route
     const qn_moe_params *p = &b->hp->moe;
     bool on_input = b->arch->moe.select_by_logit;
     int64_t n_rows = x->ne[1];
-    qn_node *logits =
-        qn__build_linear(b, qn__build_tensor(b, il, QN_T_FFN_GATE_INP), router_x, false);
+    const qn_tensor *router = qn__build_tensor(b, il, QN_T_FFN_GATE_INP);
+    qn_node *logits = qn__graph_mul_mat(g, qn__build_leaf(b, router->weight), router_x,
+                                        qn__build_leaf(b, router->bias));
     qn_node *bias = qn__build_leaf(b, qn__build_tensor(b, il, QN_T_EXP_PROBS_B)->bias);
     qn_node *ids = qn__graph_moe_select(g, logits, bias, p);
     qn_node *weights = qn__graph_moe_weights(g, logits, ids, p);

@@ -14,6 +14,7 @@ typedef struct qn_builder {
     qn_graph *g;
     const qn_build_inputs *in;
     qn_node *rope[QN_MAX_ROPE_KINDS]; /* tables, made when first needed */
+    qn_node *side; /* per-layer inputs [n_side, n_layer, T], made by the first layer */
     int64_t n_tokens;
 } qn_builder;
 

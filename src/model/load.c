@@ -286,6 +286,7 @@ qn_status qn_model_load(qn_model **out, const char *path, const qn_model_options
     const qn_model_options *o = options ? options : &defaults;
     qn_error local;
     err = err ? err : &local;
+    *out = NULL;
     qn_model *m = qn__calloc(1, sizeof(*m));
     if (!m) {
         return qn__error_memory(err, "a model");

@@ -78,6 +78,13 @@ bool qn__loader_has(const qn_loader *l, int32_t il, qn_tensor_id id, qn_tensor_p
 void qn__loader_matrix(qn_loader *l, int32_t il, qn_tensor_id id, qn_need need, qn_need bias,
                        bool scale, int64_t in, int64_t out, int64_t planes);
 
+/* A small vector of n values, read as F32. */
+void qn__loader_vector(qn_loader *l, int32_t il, qn_tensor_id id, qn_tensor_part part, qn_need need,
+                       int64_t n);
+
+/* A table of rows of the whole model, for GET_ROWS. */
+void qn__loader_table(qn_loader *l, qn_tensor_id id, qn_need need, int64_t n, int64_t rows);
+
 /* The parameters of a norm over n values; tables have rows > 1. */
 void qn__loader_norm(qn_loader *l, int32_t il, qn_tensor_id id, qn_arch_norm norm, qn_need need,
                      int64_t n, int64_t rows);

@@ -195,8 +195,3 @@ float qn__model_q_scale(const qn_model *model, int32_t position)
     int64_t steps = ((int64_t)position + hp->q_temp_offset) / hp->q_temp_length;
     return 1.0f + hp->q_temp_scale * (float)qn__log((double)steps + 1.0);
 }
-
-int32_t qn__model_n_nodes(const qn_model *model)
-{
-    return 64 + 96 * model->hp.n_layer;
-}

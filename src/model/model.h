@@ -55,6 +55,7 @@ typedef struct qn_mla_params {
 
 typedef struct qn_hparams {
     int32_t n_vocab, n_ctx_train, n_embd, n_embd_out, n_layer, n_nextn;
+    int32_t n_side; /* width of the per-layer inputs of a token; 0: none */
     int32_t n_expert, n_ff_expert, n_ff_shared, n_layer_dense_lead, expert_step;
     float norm_eps;
     bool causal;
@@ -164,8 +165,5 @@ int32_t qn__model_max_positions(const qn_model *model);
 /* The factor of Q for a token at `position`, for models that have one. */
 bool qn__model_needs_q_scale(const qn_model *model);
 float qn__model_q_scale(const qn_model *model, int32_t position);
-
-/* About how many nodes qn__model_build adds, for sizing. */
-int32_t qn__model_n_nodes(const qn_model *model);
 
 #endif

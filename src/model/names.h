@@ -15,6 +15,9 @@ typedef enum qn_tensor_id {
     QN_T_ROPE_FREQS,
     QN_T_ROPE_LONG,
     QN_T_ROPE_SHORT,
+    QN_T_PER_LAYER_EMBD,
+    QN_T_PER_LAYER_PROJ,
+    QN_T_PER_LAYER_NORM,
     QN_T_GLOBAL_COUNT,
     /* of a layer */
     QN_T_ATTN_NORM = QN_T_GLOBAL_COUNT,
@@ -53,7 +56,14 @@ typedef enum qn_tensor_id {
     QN_T_FFN_UP_SHEXP,
     QN_T_FFN_DOWN_SHEXP,
     QN_T_EXP_PROBS_B,
+    QN_T_PRE_FFW_NORM_2,
     QN_T_POST_FFW_NORM,
+    QN_T_POST_FFW_NORM_1,
+    QN_T_POST_FFW_NORM_2,
+    QN_T_INP_GATE,
+    QN_T_PROJ,
+    QN_T_POST_NORM,
+    QN_T_LAYER_OUTPUT_SCALE,
     QN_T_LAYER_OUTPUT_NORM,
     QN_T_COUNT
 } qn_tensor_id;

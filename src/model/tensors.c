@@ -10,8 +10,8 @@
 
 #define MAX_LEFTOVER_LINES 8
 
-static void vector(qn_loader *l, int32_t il, qn_tensor_id id, qn_tensor_part part, qn_need need,
-                   int64_t n)
+void qn__loader_vector(qn_loader *l, int32_t il, qn_tensor_id id, qn_tensor_part part, qn_need need,
+                       int64_t n)
 {
     qn_want want = {.id = id, .part = part, .need = need, .uses = QN_WEIGHT_PLAIN, .ne = {n}};
     qn__loader_want(l, il, &want);
@@ -19,7 +19,7 @@ static void vector(qn_loader *l, int32_t il, qn_tensor_id id, qn_tensor_part par
 
 /* Of the whole model ------------------------------------------------------------------------- */
 
-static void want_table(qn_loader *l, qn_tensor_id id, qn_need need, int64_t n, int64_t rows)
+void qn__loader_table(qn_loader *l, qn_tensor_id id, qn_need need, int64_t n, int64_t rows)
 {
     qn_want want = {.id = id, .need = need, .uses = QN_WEIGHT_ROWS, .ne = {n, rows}};
     qn__loader_want(l, 0, &want);
@@ -29,23 +29,25 @@ static void want_factors(qn_loader *l)
 {
     qn_hparams *hp = &l->model->hp;
     if (l->model->arch->flags & QN_ARCH_FACTORS_IGN) {
-        vector(l, 0, QN_T_ROPE_FREQS, QN_PART_WEIGHT, QN_NEED_IGN, 0);
+        qn__loader_vector(l, 0, QN_T_ROPE_FREQS, QN_PART_WEIGHT, QN_NEED_IGN, 0);
     }
     if (hp->n_rope == 0 || hp->rope[0].factors == QN_ROPE_FACTORS_NONE) {
         return;
     }
     int64_t pairs = hp->rope[0].params.n_rot / 2;
     bool freqs = l->model->arch->flags & QN_ARCH_FREQS;
-    vector(l, 0, QN_T_ROPE_FREQS, QN_PART_WEIGHT, freqs ? QN_NEED_OPT : QN_NEED_NO, pairs);
+    qn__loader_vector(l, 0, QN_T_ROPE_FREQS, QN_PART_WEIGHT, freqs ? QN_NEED_OPT : QN_NEED_NO,
+                      pairs);
     qn_rope_factors factors = QN_ROPE_FACTORS_FREQS;
     if (!l->model->global[QN_T_ROPE_FREQS].weight) {
         factors = hp->rope[0].factors == QN_ROPE_FACTORS_LONG_SHORT ? QN_ROPE_FACTORS_LONG_SHORT
                                                                     : QN_ROPE_FACTORS_NONE;
     }
     if (factors == QN_ROPE_FACTORS_LONG_SHORT) {
-        vector(l, 0, QN_T_ROPE_LONG, QN_PART_WEIGHT, QN_NEED_OPT, pairs);
+        qn__loader_vector(l, 0, QN_T_ROPE_LONG, QN_PART_WEIGHT, QN_NEED_OPT, pairs);
         bool has_long = l->model->global[QN_T_ROPE_LONG].weight != NULL;
-        vector(l, 0, QN_T_ROPE_SHORT, QN_PART_WEIGHT, has_long ? QN_NEED_REQ : QN_NEED_NO, pairs);
+        qn__loader_vector(l, 0, QN_T_ROPE_SHORT, QN_PART_WEIGHT,
+                          has_long ? QN_NEED_REQ : QN_NEED_NO, pairs);
         factors = has_long ? factors : QN_ROPE_FACTORS_NONE;
     }
     for (int32_t i = 0; i < hp->n_rope; i++) {
@@ -63,8 +65,8 @@ static void want_globals(qn_loader *l)
     int64_t e = hp->n_embd, v = hp->n_vocab;
     bool has_output = qn__loader_has(l, 0, QN_T_OUTPUT, QN_PART_WEIGHT);
     qn_need embd = a->flags & QN_ARCH_EMBD_OPTIONAL ? QN_NEED_OPT : QN_NEED_REQ;
-    want_table(l, QN_T_TOKEN_EMBD, embd, e, v);
-    want_table(l, QN_T_POSITION_EMBD, a->positions, e, hp->n_ctx_train);
+    qn__loader_table(l, QN_T_TOKEN_EMBD, embd, e, v);
+    qn__loader_table(l, QN_T_POSITION_EMBD, a->positions, e, hp->n_ctx_train);
     if (a->embd_norm != QN_NEED_NO) {
         qn__loader_norm(l, 0, QN_T_TOKEN_EMBD_NORM, a->norm, a->embd_norm, e, 1);
     }
@@ -72,15 +74,18 @@ static void want_globals(qn_loader *l)
     if (a->head == QN_HEAD_TIED_ALWAYS || (a->head == QN_HEAD_TIED_OPT && !has_output)) {
         qn__loader_matrix(l, 0, QN_T_TOKEN_EMBD, QN_NEED_REQ, QN_NEED_NO, false, e, v, 1);
         m->global[QN_T_OUTPUT] = m->global[QN_T_TOKEN_EMBD];
-        vector(l, 0, QN_T_OUTPUT, QN_PART_BIAS, a->head_bias, v);
+        qn__loader_vector(l, 0, QN_T_OUTPUT, QN_PART_BIAS, a->head_bias, v);
     } else {
         qn__loader_matrix(l, 0, QN_T_OUTPUT, QN_NEED_REQ, a->head_bias, false, e, v, 1);
     }
     if (!m->global[QN_T_TOKEN_EMBD].weight && l->status == QN_OK) {
-        want_table(l, QN_T_OUTPUT, QN_NEED_REQ, e, v);
+        qn__loader_table(l, QN_T_OUTPUT, QN_NEED_REQ, e, v);
         m->global[QN_T_TOKEN_EMBD].weight = m->global[QN_T_OUTPUT].weight;
     }
     want_factors(l);
+    if (a->global_tensors) {
+        a->global_tensors(l);
+    }
 }
 
 /* Of a layer --------------------------------------------------------------------------------- */
@@ -106,9 +111,9 @@ static void want_qkv(qn_loader *l, int32_t il)
                     qn__loader_has(l, il, QN_T_ATTN_V, QN_PART_BIAS);
     if (a->qkv_bias == QN_NEED_OPT && separate &&
         !qn__model_get(l->model, il, QN_T_ATTN_QKV)->bias) {
-        vector(l, il, QN_T_ATTN_Q, QN_PART_BIAS, QN_NEED_REQ, q);
-        vector(l, il, QN_T_ATTN_K, QN_PART_BIAS, QN_NEED_REQ, k);
-        vector(l, il, QN_T_ATTN_V, QN_PART_BIAS, QN_NEED_REQ, v);
+        qn__loader_vector(l, il, QN_T_ATTN_Q, QN_PART_BIAS, QN_NEED_REQ, q);
+        qn__loader_vector(l, il, QN_T_ATTN_K, QN_PART_BIAS, QN_NEED_REQ, k);
+        qn__loader_vector(l, il, QN_T_ATTN_V, QN_PART_BIAS, QN_NEED_REQ, v);
     }
 }
 
@@ -123,7 +128,7 @@ void qn__loader_attention(qn_loader *l, int32_t il)
     want_qkv(l, il);
     qn__loader_matrix(l, il, QN_T_ATTN_OUTPUT, QN_NEED_REQ, a->out_bias, true,
                       (int64_t)lp->n_head * lp->d_v, l->model->hp.n_embd, 1);
-    vector(l, il, QN_T_ATTN_SINKS, QN_PART_WEIGHT, a->sinks, lp->n_head);
+    qn__loader_vector(l, il, QN_T_ATTN_SINKS, QN_PART_WEIGHT, a->sinks, lp->n_head);
     if (a->qk == QN_QK_NONE) {
         return;
     }
@@ -144,7 +149,7 @@ void qn__loader_experts(qn_loader *l, int32_t il)
     bool scale = a->flags & QN_ARCH_SCALE_EXPERTS;
     qn_need bias = moe->expert_bias;
     qn__loader_matrix(l, il, QN_T_FFN_GATE_INP, QN_NEED_REQ, moe->router_bias, false, e, x, 1);
-    vector(l, il, QN_T_EXP_PROBS_B, QN_PART_BIAS, moe->select_bias, x);
+    qn__loader_vector(l, il, QN_T_EXP_PROBS_B, QN_PART_BIAS, moe->select_bias, x);
     if (qn__loader_has(l, il, QN_T_FFN_GATE_UP_EXPS, QN_PART_WEIGHT)) {
         qn__loader_matrix(l, il, QN_T_FFN_GATE_UP_EXPS, QN_NEED_REQ, bias, scale, e, 2 * fe, x);
     } else {
@@ -174,7 +179,7 @@ void qn__loader_dense_ffn(qn_loader *l, int32_t il, int64_t width)
     int64_t up = a->ffn == QN_FFN_PACKED ? 2 * f : f;
     qn__loader_matrix(l, il, QN_T_FFN_UP, QN_NEED_REQ, a->up_bias, scale, e, up, 1);
     qn__loader_matrix(l, il, QN_T_FFN_DOWN, QN_NEED_REQ, a->down_bias, scale, f, e, 1);
-    vector(l, il, QN_T_FFN_ACT, QN_PART_WEIGHT, a->act_scales, f);
+    qn__loader_vector(l, il, QN_T_FFN_ACT, QN_PART_WEIGHT, a->act_scales, f);
 }
 
 void qn__loader_layer_norm(qn_loader *l, int32_t il, qn_tensor_id id, qn_need need)

@@ -49,4 +49,10 @@ void qn__keys_mistral4(qn_keys *k, qn_hparams *hp);
 void qn__tensors_mla(qn_loader *l, int32_t il);
 qn_node *qn__attention_mla(qn_builder *b, int32_t il, qn_node *x);
 
+/* gemma4.c */
+void qn__keys_gemma4(qn_keys *k, qn_hparams *hp);
+void qn__globals_gemma4(qn_loader *l);
+void qn__tensors_gemma4(qn_loader *l, int32_t il);
+qn_node *qn__layer_gemma4(qn_builder *b, int32_t il, qn_node *x);
+
 #endif
