@@ -84,9 +84,9 @@ int main(int argc, char **argv)
             return 1;
         }
         void *tables = format->make_tables ? format->make_tables() : NULL;
-        double plain =
-            format->needs_weights ? 0.0 : measure(format, &b, row_bytes, tables, true, false);
-        double weighted = measure(format, &b, row_bytes, tables, true, true);
+        bool plain_works = format->encode && !format->needs_weights;
+        double plain = plain_works ? measure(format, &b, row_bytes, tables, true, false) : 0.0;
+        double weighted = format->encode ? measure(format, &b, row_bytes, tables, true, true) : 0.0;
         double decode = measure(format, &b, row_bytes, tables, false, false);
         printf("%-8s %10.1f %10.2f %10.2f\n", qn_type_get_info(id)->name, decode, plain, weighted);
         free(tables);

@@ -191,6 +191,81 @@ typedef struct QN_PACKED qn_block_tq1_0 {
 } qn_block_tq1_0;
 static_assert(sizeof(qn_block_tq1_0) == 54, "tq1_0");
 
+/*
+ * Lattice formats: a group of eight values (iq1, iq2) or four (iq3) is a point of a code book
+ * (lattice.h). Sign bits: bit j of a group's byte for its value j.
+ */
+
+/* g = i / 32, group l = (i % 32) / 8: point index[l]; of `signs`: seven sign bits from bit 7 l (the
+ * eighth makes their number even), the scale s in bits 28..31.
+ * y = (d * (0.5 + s) * 0.25) * point * sign */
+typedef struct QN_PACKED qn_block_iq2_xxs {
+    uint16_t d;
+    struct QN_PACKED {
+        uint8_t index[4];
+        uint32_t signs;
+    } g[8];
+} qn_block_iq2_xxs;
+static_assert(sizeof(qn_block_iq2_xxs) == 66, "iq2_xxs");
+
+/* Group k = i / 8: point qs[k] & 511, seven sign bits above. Scale of 16 values: nibble
+ * (i % 32) / 16 of scales[i / 32]. Values as iq2_xxs. */
+typedef struct QN_PACKED qn_block_iq2_xs {
+    uint16_t d;
+    uint16_t qs[32];
+    uint8_t scales[8];
+} qn_block_iq2_xs;
+static_assert(sizeof(qn_block_iq2_xs) == 74, "iq2_xs");
+
+/* Point qs[k] | two bits of qh[k / 4] from bit 2 (k % 4) << 8, eight sign bits signs[k]. */
+typedef struct QN_PACKED qn_block_iq2_s {
+    uint16_t d;
+    uint8_t qs[32];
+    uint8_t signs[32];
+    uint8_t qh[8];
+    uint8_t scales[8];
+} qn_block_iq2_s;
+static_assert(sizeof(qn_block_iq2_s) == 82, "iq2_s");
+
+/* Groups of four, k = i / 4: point qs[k]. signs[i / 32] as in iq2_xxs, for groups of eight.
+ * y = (d * (0.5 + s) * 0.5) * point * sign */
+typedef struct QN_PACKED qn_block_iq3_xxs {
+    uint16_t d;
+    uint8_t qs[64];
+    uint32_t signs[8];
+} qn_block_iq3_xxs;
+static_assert(sizeof(qn_block_iq3_xxs) == 98, "iq3_xxs");
+
+/* Point qs[k] | bit k % 8 of qh[k / 8] << 8; sign bit i % 8 of signs[i / 8]; scale nibble g % 2 of
+ * scales[g / 2], g = i / 32. y = (d * (1 + 2 s)) * point * sign */
+typedef struct QN_PACKED qn_block_iq3_s {
+    uint16_t d;
+    uint8_t qs[64];
+    uint8_t qh[8];
+    uint8_t signs[32];
+    uint8_t scales[4];
+} qn_block_iq3_s;
+static_assert(sizeof(qn_block_iq3_s) == 110, "iq3_s");
+
+/* g = i / 32, k = i / 8: point qs[k] | three bits of qh[g] from bit 3 (k % 4) << 8; scale bits
+ * 12..14, shift -0.125 where bit 15 is set, else 0.125. y = (d * (2 s + 1)) * (point + shift) */
+typedef struct QN_PACKED qn_block_iq1_s {
+    uint16_t d;
+    uint8_t qs[32];
+    uint16_t qh[8];
+} qn_block_iq1_s;
+static_assert(sizeof(qn_block_iq1_s) == 50, "iq1_s");
+
+/* n = nibble k % 2 of qh[k / 2]: point qs[k] | (n & 7) << 8, shift as iq1_s by n & 8. Scale of 16
+ * values, b = i / 16: three bits of sc[b / 4] from bit 3 (b % 4). d: the top nibbles of sc[0..3],
+ * lowest first. */
+typedef struct QN_PACKED qn_block_iq1_m {
+    uint8_t qs[32];
+    uint8_t qh[16];
+    uint16_t sc[4];
+} qn_block_iq1_m;
+static_assert(sizeof(qn_block_iq1_m) == 56, "iq1_m");
+
 /* Code of iq4_nl and iq4_xs. */
 extern const int8_t qn__iq4_values[16];
 

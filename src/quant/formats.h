@@ -75,4 +75,26 @@ QN_FINDER(mxfp4);
 QN_DECODER(nvfp4);
 QN_ENCODER(nvfp4);
 
+/* lattice_23.c, lattice_1.c */
+QN_DECODER(iq2_xxs);
+QN_ENCODER(iq2_xxs);
+QN_DECODER(iq2_xs);
+QN_ENCODER(iq2_xs);
+QN_DECODER(iq2_s);
+QN_ENCODER(iq2_s);
+QN_DECODER(iq3_xxs);
+QN_ENCODER(iq3_xxs);
+QN_DECODER(iq3_s);
+QN_ENCODER(iq3_s);
+QN_DECODER(iq1_s);
+QN_DECODER(iq1_m);
+QN_FINDER(iq1_m);
+
+/* lattice.c: the tables of their encoders. */
+void *qn__tables_iq2_xxs(void);
+void *qn__tables_iq2_xs(void);
+void *qn__tables_iq2_s(void);
+void *qn__tables_iq3_xxs(void);
+void *qn__tables_iq3_s(void);
+
 #endif

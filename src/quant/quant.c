@@ -12,6 +12,7 @@
 #define HALVES(type, one, other)                                                                   \
     .half_count = 2, .half_at = {offsetof(qn_block_##type, one), offsetof(qn_block_##type, other)}
 #define FINDER(name) .find_invalid = qn__find_invalid_##name
+#define TABLES(name) .make_tables = qn__tables_##name
 
 static const qn_quant formats[QN_TYPE_COUNT] = {
     [QN_TYPE_F32] = {CODES(f32), FINDER(f32)},
@@ -32,6 +33,13 @@ static const qn_quant formats[QN_TYPE_COUNT] = {
     [QN_TYPE_Q8_K] = {CODES(q8_k), FINDER(q8_k), .activation_only = true},
     [QN_TYPE_IQ4_NL] = {CODES(iq4_nl), HALF(iq4_nl, d)},
     [QN_TYPE_IQ4_XS] = {CODES(iq4_xs), HALF(iq4_xs, d)},
+    [QN_TYPE_IQ2_XXS] = {CODES(iq2_xxs), HALF(iq2_xxs, d), TABLES(iq2_xxs), .needs_weights = true},
+    [QN_TYPE_IQ2_XS] = {CODES(iq2_xs), HALF(iq2_xs, d), TABLES(iq2_xs), .needs_weights = true},
+    [QN_TYPE_IQ2_S] = {CODES(iq2_s), HALF(iq2_s, d), TABLES(iq2_s)},
+    [QN_TYPE_IQ3_XXS] = {CODES(iq3_xxs), HALF(iq3_xxs, d), TABLES(iq3_xxs)},
+    [QN_TYPE_IQ3_S] = {CODES(iq3_s), HALF(iq3_s, d), TABLES(iq3_s)},
+    [QN_TYPE_IQ1_S] = {.decode = qn__decode_iq1_s, HALF(iq1_s, d), .needs_weights = true},
+    [QN_TYPE_IQ1_M] = {.decode = qn__decode_iq1_m, FINDER(iq1_m)},
     [QN_TYPE_TQ1_0] = {CODES(tq1_0), HALF(tq1_0, d)},
     [QN_TYPE_TQ2_0] = {CODES(tq2_0), HALF(tq2_0, d)},
     [QN_TYPE_MXFP4] = {CODES(mxfp4), FINDER(mxfp4)},

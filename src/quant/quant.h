@@ -1,6 +1,7 @@
 /*
  * quant.h: the number formats at work: rows of blocks to float and back. One table row a type; one
- * source file a family: plain.c, simple.c, k_23.c, k_45.c, k_68.c, iq4.c, fp4.c, ternary.c.
+ * source file a family: plain.c, simple.c, k_23.c, k_45.c, k_68.c, iq4.c, fp4.c, ternary.c,
+ * lattice_23.c, lattice_1.c.
  *
  * A row is `n` values, a multiple of the block length; rows are independent of each other, so any
  * division of a tensor among threads gives the same bytes. Decoding is exact in single precision

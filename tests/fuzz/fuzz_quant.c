@@ -43,14 +43,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t floats = size / sizeof *y < values ? size / sizeof *y : values;
     floats = floats / info->block_values * info->block_values;
     if (format->encode && floats > 0) {
-        void *tables = format->make_tables ? format->make_tables() : NULL;
+        static void *tables[QN_TYPE_COUNT];
+        if (format->make_tables && !tables[type]) {
+            tables[type] = format->make_tables();
+        }
         memcpy(y, data, floats * sizeof *y);
-        format->encode(y, blocks, (int64_t)floats, y, tables);
+        format->encode(y, blocks, (int64_t)floats, y, tables[type]);
         if (!format->needs_weights) {
-            format->encode(y, blocks, (int64_t)floats, NULL, tables);
+            format->encode(y, blocks, (int64_t)floats, NULL, tables[type]);
         }
         format->decode(blocks, y, (int64_t)floats);
-        free(tables);
     }
     free(blocks);
     free(y);

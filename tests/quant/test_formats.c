@@ -17,18 +17,32 @@ typedef struct walk {
     int id;
     const qn_type_info *info;
     const qn_quant *format;
-    void *tables;
+    const void *tables;
 } walk;
+
+/* Encoder tables, made when first needed and freed at the end. */
+static void *all_tables[QN_TYPE_COUNT];
+
+static int free_tables(void **state)
+{
+    (void)state;
+    for (int i = 0; i < QN_TYPE_COUNT; i++) {
+        free(all_tables[i]);
+    }
+    return 0;
+}
 
 static bool next_format(walk *w)
 {
-    free(w->tables);
-    w->tables = NULL;
     while (++w->id < QN_TYPE_COUNT) {
         w->info = qn_type_get_info(w->id);
         w->format = w->info ? qn__quant_get((qn_type)w->id) : NULL;
         if (w->format && w->format->encode) {
-            w->tables = w->format->make_tables ? w->format->make_tables() : NULL;
+            if (w->format->make_tables && !all_tables[w->id]) {
+                all_tables[w->id] = w->format->make_tables();
+                assert_non_null(all_tables[w->id]);
+            }
+            w->tables = all_tables[w->id];
             return true;
         }
     }
@@ -483,5 +497,5 @@ int main(void)
         cmocka_unit_test(scale_fields_unpack),
         cmocka_unit_test(half_floats_are_exact),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, free_tables);
 }
