@@ -181,11 +181,27 @@ static void test_avx2(void **state)
     qn_test_skip("this machine has no AVX2");
 }
 
+static void test_avx512(void **state)
+{
+    (void)state;
+#if defined(QN_TEST_EMULATED)
+    check_isa(&qn__matmul_avx512, "avx512, emulated");
+    return;
+#elif defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw")) {
+        check_isa(&qn__matmul_avx512, "avx512");
+        return;
+    }
+#endif
+    qn_test_skip("this machine has no AVX-512 VNNI");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_definition),
         cmocka_unit_test(test_avx2),
+        cmocka_unit_test(test_avx512),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

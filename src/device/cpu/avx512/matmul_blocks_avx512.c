@@ -1,0 +1,356 @@
+/*
+ * matmul_blocks_avx512.c: block formats with quantized activations for AVX-512 with VNNI.
+ *
+ * 64 bytes are a quad (4 values) of the 16 rows of a group; dpbusd multiplies it, unsigned, with a
+ * quad of the activations spread over all lanes and adds the four products of each row in 32 bits,
+ * exactly. Levels are taken unsigned, signed bytes moved up by 128; what an offset takes off is put
+ * in as the start of the sum (qn_act_chunk.half). Integer scales of 16 values are multiplied in as
+ * floats: all these products and sums are integers below 2^24, so nothing is rounded.
+ *
+ * Several columns: a chunk is opened once, every level in a byte, and stays in the L1 cache while
+ * up to 32 columns meet it, eight at a time. One column: levels go from the packed bytes to the
+ * product in registers.
+ */
+#include "device/cpu/avx512/matmul_avx512.h"
+
+#include "quant/blocks.h"
+
+enum { QUADS = 8, COLS = 8 };
+
+/* Integer scales of 16 values. */
+QN_INLINE bool has_subs(qn_type type)
+{
+    return type == QN_TYPE_Q2_K || type == QN_TYPE_Q3_K || type == QN_TYPE_Q6_K;
+}
+
+/* The sums start from zero; the others from `half`. */
+QN_INLINE bool has_no_offset(qn_type type)
+{
+    return type == QN_TYPE_Q4_1 || type == QN_TYPE_Q5_1 || type == QN_TYPE_Q4_K ||
+           type == QN_TYPE_Q5_K || type == QN_TYPE_Q2_K;
+}
+
+QN_INLINE bool has_minimum(qn_type type)
+{
+    return type == QN_TYPE_Q4_1 || type == QN_TYPE_Q5_1 || type == QN_TYPE_Q4_K ||
+           type == QN_TYPE_Q5_K;
+}
+
+/* The scales of one block. */
+typedef struct scales {
+    __m512 d, m;
+    __m512 sub[2], minimum[2]; /* of sub-block 0, 1: integers; minima: Q2_K */
+} scales;
+
+/* Where the arrays of a chunk of n blocks lie. */
+typedef struct arrays {
+    const uint8_t *low, *high, *sub, *scale, *super;
+} arrays;
+
+QN_INLINE arrays arrays_of(qn_type type, const uint8_t *chunk, int64_t n)
+{
+    const qn_pack_layout at = qn__pack_layout(type);
+    arrays a;
+    a.low = chunk;
+    a.high = a.low + n * at.low;
+    a.sub = a.high + n * at.high;
+    a.scale = a.sub + n * at.sub;
+    a.super = a.scale + n * at.scale;
+    return a;
+}
+
+/* Opening ----------------------------------------------------------------------------------------
+ */
+
+/* Bits x >> from (to the left where it is negative) under a mask in every byte. */
+QN_INLINE __m512i bits_of(__m512i x, int from, int mask)
+{
+    const __m512i moved =
+        from >= 0 ? _mm512_srli_epi32(x, (unsigned)from) : _mm512_slli_epi32(x, (unsigned)-from);
+    return _mm512_and_si512(moved, _mm512_set1_epi8((char)mask));
+}
+
+QN_INLINE __m512i table_of(const int8_t *values, int add)
+{
+    const __m128i t = _mm_loadu_si128((const __m128i *)values);
+    return _mm512_broadcast_i32x4(_mm_add_epi8(t, _mm_set1_epi8((char)add)));
+}
+
+/* The 8 quads of block b as unsigned bytes. */
+QN_INLINE void open_levels(qn_type type, const arrays *a, int64_t b, __m512i w[QUADS])
+{
+    const qn_pack_layout at = qn__pack_layout(type);
+    const uint8_t *low = a->low + b * at.low, *high = a->high + b * at.high;
+    const int bits = (int)at.low / 64, high_bits = (int)at.high / 64;
+#pragma GCC unroll 8
+    for (int i = 0; i < QUADS; i++) {
+        const __m512i v = _mm512_loadu_si512(low + 64 * (i % bits));
+        w[i] = bits == 8 ? _mm512_xor_si512(v, _mm512_set1_epi8((char)0x80))
+                         : bits_of(v, i / bits * bits, (1 << bits) - 1);
+    }
+    if (high_bits != 0) {
+#pragma GCC unroll 8
+        for (int i = 0; i < QUADS; i++) {
+            const __m512i v = _mm512_loadu_si512(high + 64 * (i % high_bits));
+            w[i] = _mm512_or_si512(
+                w[i], bits_of(v, i / high_bits * high_bits - bits, ((1 << high_bits) - 1) << bits));
+        }
+    }
+    if (type == QN_TYPE_IQ4_NL || type == QN_TYPE_IQ4_XS || type == QN_TYPE_MXFP4) {
+        const __m512i table =
+            type == QN_TYPE_MXFP4 ? table_of(qn__e2m1_values, 12) : table_of(qn__iq4_values, 128);
+#pragma GCC unroll 8
+        for (int i = 0; i < QUADS; i++) {
+            w[i] = _mm512_shuffle_epi8(table, w[i]);
+        }
+    }
+}
+
+QN_INLINE __m512 halves(const uint8_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+
+QN_INLINE __m512i bytes(const uint8_t *p)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
+
+QN_INLINE __m512 signed_bytes_to_floats(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+
+QN_INLINE __m512 minus(__m512 x)
+{
+    return _mm512_castsi512_ps(
+        _mm512_xor_si512(_mm512_castps_si512(x), _mm512_set1_epi32((int)0x80000000U)));
+}
+
+/* Halves of E8M0: 2^(e - 128), subnormal for e < 2. */
+QN_INLINE __m512 e8m0(const uint8_t *p)
+{
+    const __m512i e = bytes(p);
+    const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+    const __m512i small = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
+    const __mmask16 is_small = _mm512_cmpgt_epi32_mask(_mm512_set1_epi32(2), e);
+    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, is_small, small));
+}
+
+QN_INLINE void open_scales(qn_type type, const arrays *a, int64_t b, scales *s)
+{
+    const qn_pack_layout at = qn__pack_layout(type);
+    const uint8_t *sub = a->sub + b * at.sub, *scale = a->scale + b * at.scale;
+    const uint8_t *d = at.super != 0 ? a->super : scale;
+    if (type == QN_TYPE_MXFP4) {
+        s->d = e8m0(scale);
+        return;
+    }
+    s->d = halves(d);
+    if (type == QN_TYPE_Q4_1 || type == QN_TYPE_Q5_1) {
+        s->m = halves(d + 32);
+    } else if (type == QN_TYPE_Q4_K || type == QN_TYPE_Q5_K) {
+        s->d = _mm512_mul_ps(s->d, _mm512_cvtepi32_ps(bytes(sub)));
+        s->m = _mm512_mul_ps(minus(halves(d + 32)), _mm512_cvtepi32_ps(bytes(sub + 16)));
+    } else if (type == QN_TYPE_IQ4_XS) {
+        s->d = _mm512_mul_ps(s->d, signed_bytes_to_floats(sub));
+    } else if (type == QN_TYPE_Q2_K) {
+        s->m = minus(halves(d + 32));
+        for (int h = 0; h < 2; h++) {
+            const __m512i x = bytes(sub + 16 * h);
+            s->sub[h] = _mm512_cvtepi32_ps(_mm512_and_si512(x, _mm512_set1_epi32(15)));
+            s->minimum[h] = _mm512_cvtepi32_ps(_mm512_srli_epi32(x, 4));
+        }
+    } else if (type == QN_TYPE_Q3_K || type == QN_TYPE_Q6_K) {
+        s->sub[0] = signed_bytes_to_floats(sub);
+        s->sub[1] = signed_bytes_to_floats(sub + 16);
+    }
+}
+
+/* Products ---------------------------------------------------------------------------------------
+ */
+
+/* Quads `first` .. first + n of block b of `cols` columns. */
+QN_INLINE void add_quads(const __m512i w[QUADS], const qn_act_chunk *const x[], int cols, int64_t b,
+                         int first, int n, __m512i sum[COLS])
+{
+#pragma GCC unroll 8
+    for (int i = first; i < first + n; i++) {
+#pragma GCC unroll 8
+        for (int c = 0; c < cols; c++) {
+            int32_t quad;
+            memcpy(&quad, x[c]->q[b] + 4 * i, sizeof quad);
+            sum[c] = _mm512_dpbusd_epi32(sum[c], w[i], _mm512_set1_epi32(quad));
+        }
+    }
+}
+
+QN_INLINE __m512i start(qn_type type, const qn_act_chunk *x, int64_t b, int h)
+{
+    return has_no_offset(type) ? _mm512_setzero_si512() : _mm512_set1_epi32(x->half[b][h]);
+}
+
+/* Q2_K: minimum0 * sum0 + minimum1 * sum1 */
+QN_INLINE __m512 minima(const scales *s, const qn_act_chunk *x, int64_t b)
+{
+    const __m512 first = _mm512_mul_ps(s->minimum[0], _mm512_set1_ps((float)x->half[b][0]));
+    return _mm512_fmadd_ps(s->minimum[1], _mm512_set1_ps((float)x->half[b][1]), first);
+}
+
+QN_INLINE void dot_block(qn_type type, const __m512i w[QUADS], const scales *s,
+                         const qn_act_chunk *const x[], int cols, int64_t b, __m512 acc[COLS])
+{
+    __m512i sum[COLS];
+    __m512 isum[COLS];
+#pragma GCC unroll 8
+    for (int c = 0; c < cols; c++) {
+        sum[c] = start(type, x[c], b, 0);
+    }
+    add_quads(w, x, cols, b, 0, 4, sum);
+    if (has_subs(type)) {
+#pragma GCC unroll 8
+        for (int c = 0; c < cols; c++) {
+            isum[c] = _mm512_mul_ps(_mm512_cvtepi32_ps(sum[c]), s->sub[0]);
+            sum[c] = start(type, x[c], b, 1);
+        }
+    }
+    add_quads(w, x, cols, b, 4, 4, sum);
+#pragma GCC unroll 8
+    for (int c = 0; c < cols; c++) {
+        const __m512 dx = _mm512_set1_ps(x[c]->d[b]), last = _mm512_cvtepi32_ps(sum[c]);
+        isum[c] = has_subs(type) ? _mm512_fmadd_ps(last, s->sub[1], isum[c]) : last;
+        acc[c] = _mm512_fmadd_ps(isum[c], _mm512_mul_ps(s->d, dx), acc[c]);
+        if (has_minimum(type)) {
+            acc[c] = _mm512_fmadd_ps(s->m, _mm512_set1_ps(x[c]->s[b]), acc[c]);
+        } else if (type == QN_TYPE_Q2_K) {
+            acc[c] = _mm512_fmadd_ps(minima(s, x[c], b), _mm512_mul_ps(s->m, dx), acc[c]);
+        }
+    }
+}
+
+/* Several columns --------------------------------------------------------------------------------
+ */
+
+typedef struct open_chunk {
+    __m512i w[8][QUADS];
+    scales s[8];
+} open_chunk;
+
+/* An open chunk with `cols` columns, joined to their stacks. */
+QN_INLINE void walk(qn_type type, const open_chunk *w, int64_t n, const qn_act_chunk *const x[],
+                    int cols, int64_t index, qn_avx512_stack *stack)
+{
+    __m512 acc[COLS];
+#pragma GCC unroll 8
+    for (int c = 0; c < cols; c++) {
+        acc[c] = _mm512_setzero_ps();
+    }
+    for (int64_t b = 0; b < n; b++) {
+        dot_block(type, w->w[b], &w->s[b], x, cols, b, acc);
+    }
+#pragma GCC unroll 8
+    for (int c = 0; c < cols; c++) {
+        qn__avx512_join(stack[c], index, acc[c]);
+    }
+}
+
+/* All of up to QN_AVX512_COLS columns with an open chunk. */
+QN_INLINE void walk_columns(qn_type type, const open_chunk *w, int64_t n,
+                            const qn_act_chunk *const x[], int64_t n_cols, int64_t index,
+                            qn_avx512_stack *stack)
+{
+    int64_t c = 0;
+    for (; c + 8 <= n_cols; c += 8) {
+        walk(type, w, n, x + c, 8, index, stack + c);
+    }
+    if (n_cols - c >= 4) {
+        walk(type, w, n, x + c, 4, index, stack + c);
+        c += 4;
+    }
+    if (n_cols - c >= 2) {
+        walk(type, w, n, x + c, 2, index, stack + c);
+        c += 2;
+    }
+    if (n_cols - c >= 1) {
+        walk(type, w, n, x + c, 1, index, stack + c);
+    }
+}
+
+/* The group at row `row` with columns first .. first + n_cols. */
+QN_INLINE void mul_group(qn_type type, const qn_matmul_tile *t, int64_t row, int64_t first,
+                         int64_t n_cols)
+{
+    const uint8_t *chunk = (const uint8_t *)t->weights +
+                           (size_t)(row / QN_PACK_ROWS) * qn__pack_group_bytes(type, t->k);
+    const int64_t n_chunks = qn__div_up(t->k, QN_PACK_CHUNK);
+    qn_avx512_stack stack[QN_AVX512_COLS];
+    open_chunk w;
+    for (int64_t i = 0; i < n_chunks; i++) {
+        const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
+        const arrays a = arrays_of(type, chunk, n / QN_PACK_BLOCK);
+        const qn_act_chunk *x[QN_AVX512_COLS];
+        for (int64_t b = 0; b < n / QN_PACK_BLOCK; b++) {
+            open_levels(type, &a, b, w.w[b]);
+            open_scales(type, &a, b, &w.s[b]);
+        }
+        for (int64_t c = 0; c < n_cols; c++) {
+            x[c] =
+                (const qn_act_chunk *)((const uint8_t *)t->x[first + c] + (size_t)i * t->x_stride);
+        }
+        walk_columns(type, &w, n / QN_PACK_BLOCK, x, n_cols, i, stack);
+        chunk += qn__pack_chunk_bytes(type, n);
+    }
+    for (int64_t c = 0; c < n_cols; c++) {
+        qn__avx512_finish(stack[c], n_chunks, qn__min_i64(t->n_rows - row, QN_PACK_ROWS),
+                          t->bias ? t->bias + row : NULL, t->y[first + c] + row);
+    }
+}
+
+/* One column -------------------------------------------------------------------------------------
+ */
+
+QN_INLINE void mul_group_by_one(qn_type type, const qn_matmul_tile *t, int64_t row)
+{
+    const uint8_t *chunk = (const uint8_t *)t->weights +
+                           (size_t)(row / QN_PACK_ROWS) * qn__pack_group_bytes(type, t->k);
+    const int64_t n_chunks = qn__div_up(t->k, QN_PACK_CHUNK);
+    qn_avx512_stack stack;
+    for (int64_t i = 0; i < n_chunks; i++) {
+        const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
+        const arrays a = arrays_of(type, chunk, n / QN_PACK_BLOCK);
+        const qn_act_chunk *x =
+            (const qn_act_chunk *)((const uint8_t *)t->x[0] + (size_t)i * t->x_stride);
+        __m512 acc[COLS] = {_mm512_setzero_ps()};
+        for (int64_t b = 0; b < n / QN_PACK_BLOCK; b++) {
+            __m512i w[QUADS];
+            scales s;
+            open_levels(type, &a, b, w);
+            open_scales(type, &a, b, &s);
+            dot_block(type, w, &s, &x, 1, b, acc);
+        }
+        qn__avx512_join(stack, i, acc[0]);
+        chunk += qn__pack_chunk_bytes(type, n);
+    }
+    qn__avx512_finish(stack, n_chunks, qn__min_i64(t->n_rows - row, QN_PACK_ROWS),
+                      t->bias ? t->bias + row : NULL, t->y[0] + row);
+}
+
+QN_INLINE void mul(qn_type type, const qn_matmul_tile *t)
+{
+    for (int64_t row = 0; row < t->n_rows; row += QN_PACK_ROWS) {
+        if (t->n_cols == 1) {
+            mul_group_by_one(type, t, row);
+            continue;
+        }
+        for (int64_t c = 0; c < t->n_cols; c += QN_AVX512_COLS) {
+            mul_group(type, t, row, c, qn__min_i64(t->n_cols - c, QN_AVX512_COLS));
+        }
+    }
+}
+
+#define QN_MUL(name, type)                                                                         \
+    void qn__avx512_mul_##name(const qn_matmul_tile *t)                                            \
+    {                                                                                              \
+        mul(type, t);                                                                              \
+    }
+QN_MATMUL_BLOCK_TYPES(QN_MUL)
