@@ -169,31 +169,26 @@ static void check_isa(const qn_cpu_matmul_fns *fns, const char *name)
     }
 }
 
+static void test_isa(const char *name)
+{
+    const qn_cpu_isa *isa = qn__cpu_isa_find(name);
+    if (!isa) {
+        qn_test_skip("this machine has no %s", name);
+    }
+    check_isa(isa->matmul, name);
+}
+
 static void test_avx2(void **state)
 {
     (void)state;
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        check_isa(&qn__matmul_avx2, "avx2");
-        return;
-    }
-#endif
-    qn_test_skip("this machine has no AVX2");
+    test_isa("avx2");
 }
 
+/* In test_device_matmul_avx512, built with QN_TEST_EMULATED, on any machine. */
 static void test_avx512(void **state)
 {
     (void)state;
-#if defined(QN_TEST_EMULATED)
-    check_isa(&qn__matmul_avx512, "avx512, emulated");
-    return;
-#elif defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw")) {
-        check_isa(&qn__matmul_avx512, "avx512");
-        return;
-    }
-#endif
-    qn_test_skip("this machine has no AVX-512 VNNI");
+    test_isa("avx512");
 }
 
 int main(void)

@@ -70,12 +70,7 @@ static float *make_result(const qn_node *node)
 
 static const qn_cpu_matmul_fns *best_fns(void)
 {
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        return &qn__matmul_avx2;
-    }
-#endif
-    return &qn__matmul_scalar;
+    return qn__cpu_isa_find(NULL)->matmul;
 }
 
 /* w [k, rows, planes] with a view of x: columns `gap` floats further apart than they are long. */
