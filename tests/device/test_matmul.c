@@ -119,6 +119,102 @@ static void test_definition(void **state)
     }
 }
 
+/* Recorded products ------------------------------------------------------------------------------
+ */
+
+/* The recorded quantized activations as chunks: q8_0 and q8_1 by 32, q8_K by 256 values. For q8_1
+ * the recording multiplies minima with the stored half of d * sum. */
+static qn_act_chunk *chunks_of(qn_type type, const uint8_t *acts, int64_t n)
+{
+    qn_act_chunk *chunks = calloc((size_t)qn__div_up(n, QN_PACK_CHUNK), sizeof *chunks);
+    assert_non_null(chunks);
+    for (int64_t i = 0; i < n / 32; i++) {
+        qn_act_chunk *chunk = chunks + i / 8;
+        const int64_t b = i % 8;
+        int32_t sum = 0;
+        if (type == QN_TYPE_Q8_K) {
+            const qn_block_q8_k *x = (const qn_block_q8_k *)acts + i / 8;
+            chunk->d[b] = x->d;
+            memcpy(chunk->q[b], x->qs + 32 * b, 32);
+        } else if (type == QN_TYPE_Q8_0) {
+            const qn_block_q8_0 *x = (const qn_block_q8_0 *)acts + i;
+            chunk->d[b] = qn__f16_to_f32(x->d);
+            memcpy(chunk->q[b], x->qs, 32);
+        } else {
+            const qn_block_q8_1 *x = (const qn_block_q8_1 *)acts + i;
+            chunk->d[b] = qn__f16_to_f32(x->d);
+            memcpy(chunk->q[b], x->qs, 32);
+        }
+        for (int k = 0; k < 32; k++) {
+            sum += chunk->q[b][k];
+        }
+        chunk->s[b] = type == QN_TYPE_Q8_1 ? qn__f16_to_f32(((const qn_block_q8_1 *)acts + i)->s)
+                                           : chunk->d[b] * (float)sum;
+    }
+    return chunks;
+}
+
+static void check_recorded(qn_type type, const char *path)
+{
+    size_t size;
+    uint8_t *file = qn_test_read(path, &size);
+    uint32_t head[8];
+    memcpy(head, file, sizeof head);
+    assert_int_equal(head[3], type);
+    const int64_t n = head[5];
+    const uint8_t *row = file + 32, *acts = row + qn__align_up(head[6], 4) + 4 * (size_t)n;
+    const size_t end = qn__align_up((size_t)(acts - file) + qn__align_up(head[7], 4), 8);
+    double want[2]; /* the product, and the sum of the magnitudes of its terms */
+    assert_int_equal(end + sizeof want, size);
+    memcpy(want, file + end, sizeof want);
+
+    const int64_t ne[4] = {n, 1, 1, 1};
+    const size_t bytes = qn__cpu_pack_bytes(type, ne);
+    void *packed = qn__block_alloc(bytes);
+    assert_non_null(packed);
+    qn__cpu_pack_rows(type, ne, row, 0, 1, packed);
+    qn_act_chunk *chunks = chunks_of((qn_type)head[4], acts, n);
+    const void *x[1] = {chunks};
+    float got, *y[1] = {&got};
+    const qn_matmul_tile t = {.weights = packed,
+                              .k = n,
+                              .n_rows = 1,
+                              .n_cols = 1,
+                              .x = x,
+                              .x_stride = sizeof *chunks,
+                              .y = y};
+    qn__matmul_scalar.mul[type](&t);
+    if (!(fabs((double)got - want[0]) <= 1e-5 * want[1])) {
+        fail_msg("%s: %.9g, recorded %.9g of terms %.9g", path, (double)got, want[0], want[1]);
+    }
+    free(chunks);
+    qn__block_free(packed, bytes);
+    free(file);
+}
+
+static void test_recorded(void **state)
+{
+    int found = 0;
+    (void)state;
+    for (int i = 0; i < N_MATMUL_TYPES; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "quant-vectors/%s.dot",
+                 qn_type_get_info(matmul_types[i].type)->name);
+        const char *path = qn_test_shared(name);
+        if (path && qn_type_get_info(matmul_types[i].type)->quantized) {
+            check_recorded(matmul_types[i].type, path);
+            found++;
+        }
+    }
+    if (found == 0) {
+        qn_test_skip("the recorded products are absent");
+    }
+    assert_int_equal(found, N_MATMUL_TYPES - 3);
+}
+
+/* Instruction sets -------------------------------------------------------------------------------
+ */
+
 /* All bytes of a tile's results and chunks against those of the definition. */
 static void check_equal(const qn_cpu_matmul_fns *fns, const char *name, const matmul_type *t,
                         int64_t k, int64_t rows, int64_t cols, bool with_bias)
@@ -169,6 +265,40 @@ static void check_isa(const qn_cpu_matmul_fns *fns, const char *name)
     }
 }
 
+/* Activations that cannot be quantized, or hardly: too small, infinite, NaN. */
+static void check_odd_activations(const qn_cpu_matmul_fns *fns)
+{
+    float x[32 * 6] = {0};
+    qn_act_chunk want, got;
+    for (int i = 0; i < 32; i++) {
+        x[i] = (float)i * 0x1p-149F;
+        x[32 + i] = (float)(i + 1) * 0x1p-120F;
+        x[64 + i] = (float)(i - 31) * 0x1p118F;
+        x[96 + i] = (float)i;
+        x[128 + i] = (float)i;
+        x[160 + i] = i % 2 ? -2.5F : 127.0F; /* halves go to the even level */
+    }
+    x[96 + 17] = -INFINITY;
+    x[128 + 3] = NAN;
+    memset(&want, 0, sizeof want);
+    memset(&got, 0, sizeof got);
+    qn__matmul_scalar.quantize(x, 32 * 6, qn__act_form(QN_TYPE_Q4_0), &want, sizeof want);
+    fns->quantize(x, 32 * 6, qn__act_form(QN_TYPE_Q4_0), &got, sizeof got);
+    for (int b = 0; b < 6; b++) {
+        assert_memory_equal(want.q[b], got.q[b], 32);
+        assert_int_equal(isnan(want.d[b]), isnan(got.d[b]));
+        assert_int_equal(isnan(want.s[b]), isnan(got.s[b]));
+        if (!isnan(want.d[b])) {
+            assert_memory_equal(&want.d[b], &got.d[b], sizeof(float));
+            assert_memory_equal(&want.s[b], &got.s[b], sizeof(float));
+        }
+    }
+    assert_true(want.d[0] == 0.0F && want.q[0][31] == 0);
+    assert_true(want.d[2] > 0.0F && want.q[2][0] == -127);
+    assert_true(isnan(want.d[3]) && isnan(want.d[4]));
+    assert_true(want.q[5][1] == -2 && want.q[5][0] == 127);
+}
+
 static void test_isa(const char *name)
 {
     const qn_cpu_isa *isa = qn__cpu_isa_find(name);
@@ -176,6 +306,7 @@ static void test_isa(const char *name)
         qn_test_skip("this machine has no %s", name);
     }
     check_isa(isa->matmul, name);
+    check_odd_activations(isa->matmul);
 }
 
 static void test_avx2(void **state)
@@ -195,6 +326,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_definition),
+        cmocka_unit_test(test_recorded),
         cmocka_unit_test(test_avx2),
         cmocka_unit_test(test_avx512),
     };

@@ -4,6 +4,7 @@
 
 #include "device/matmul_case.h"
 
+#include "device/plan.h"
 #include "tensor/graph.h"
 
 /* Runs a node as a pool would with n_threads workers, tasks in an odd order. */
@@ -183,6 +184,59 @@ static void test_mul_mat_id(void **state)
     check_mul_mat_id(&matmul_types[3], 1, 1, 1, true);
 }
 
+/* A layer of experts behind a projection, through a plan: the same bits with any instruction set
+ * and any number of threads of a real pool. */
+static void test_threads(void **state)
+{
+    static const int32_t threads[] = {1, 2, 3, 7};
+    enum { K = 512, ROWS = 264, TOKENS = 37, USED = 3, EXPERTS = 6 };
+    qn_test_random r = {5};
+    float *acts = matmul_random_acts(&r, (size_t)K * TOKENS), *want = NULL;
+    const size_t n = (size_t)ROWS * USED * TOKENS;
+    int32_t ids[USED * TOKENS];
+    (void)state;
+    for (int i = 0; i < USED * TOKENS; i++) {
+        ids[i] = (int32_t)(qn_test_bits(&r) % EXPERTS);
+    }
+    matmul_matrix first = matmul_make(&r, &matmul_types[4], K, K, 1);
+    matmul_matrix stack = matmul_make(&r, &matmul_types[10], K, ROWS, EXPERTS);
+    for (int32_t i = 0; qn__cpu_isa_at(i); i++) {
+        qn_error err;
+        qn_device *device = NULL;
+        qn_plan *plan = NULL;
+        qn_device_options options = qn_device_defaults();
+        qn_graph *g = qn__graph_make(&err);
+        options.isa = qn__cpu_isa_at(i)->name;
+        options.threads.n_threads = 7;
+        qn_test_ok(qn_device_open(0, &options, &device, &err), err);
+        qn_node *x = qn__graph_input(g, QN_TYPE_F32, 2, (int64_t[]){K, TOKENS}, "x");
+        qn_node *id = qn__graph_input(g, QN_TYPE_I32, 2, (int64_t[]){USED, TOKENS}, "ids");
+        qn_node *h = qn__graph_mul_mat(g, qn__graph_weight(g, &first.weight, "w1"), x, NULL);
+        h = qn__graph_reshape(g, h, K, 1, TOKENS, 1);
+        h = qn__graph_mul_mat_id(g, qn__graph_weight(g, &stack.weight, "w2"), h, id);
+        qn__graph_output(g, h, "out");
+        qn_test_ok(qn__plan_make(g, device, NULL, &plan, &err), err);
+        memcpy(x->data, acts, (size_t)K * TOKENS * sizeof *acts);
+        memcpy(id->data, ids, sizeof ids);
+        for (int t = 0; t < 4; t++) {
+            qn_test_ok(qn__plan_run(plan, threads[t], NULL, &err), err);
+            if (!want) {
+                want = malloc(n * sizeof *want);
+                assert_non_null(want);
+                memcpy(want, h->data, n * sizeof *want);
+            }
+            assert_memory_equal(want, h->data, n * sizeof *want);
+        }
+        qn__plan_free(plan);
+        qn__graph_free(g);
+        qn_device_free(device);
+    }
+    free(want);
+    free(acts);
+    matmul_free(&first);
+    matmul_free(&stack);
+}
+
 static void test_sizes(void **state)
 {
     (void)state;
@@ -223,6 +277,7 @@ int main(void)
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_mul_mat),
         cmocka_unit_test(test_mul_mat_id),
+        cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,17 +119,8 @@ static inline simde__m512i qn_emulate_cvtepu8_epi32(__m128i x)
     r.m256i[1] = _mm256_cvtepu8_epi32(_mm_srli_si128(x, 8));
     return simde__m512i_from_private(r);
 }
-static inline simde__m512i qn_emulate_cvtepi8_epi32(__m128i x)
-{
-    simde__m512i_private r;
-    r.m256i[0] = _mm256_cvtepi8_epi32(x);
-    r.m256i[1] = _mm256_cvtepi8_epi32(_mm_srli_si128(x, 8));
-    return simde__m512i_from_private(r);
-}
 #undef _mm512_cvtepu8_epi32
-#undef _mm512_cvtepi8_epi32
 #define _mm512_cvtepu8_epi32(x) qn_emulate_cvtepu8_epi32(x)
-#define _mm512_cvtepi8_epi32(x) qn_emulate_cvtepi8_epi32(x)
 
 /* 16 lanes of 16 bits to and from 16 of 32. */
 static inline simde__m512i qn_emulate_cvtepu16_epi32(__m256i x)

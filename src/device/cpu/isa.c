@@ -26,7 +26,7 @@ static const qn_cpu_isa avx2 = {
 static const qn_cpu_isa avx512 = {
     .name = "avx512",
     .rows = &qn__cpu_rows_avx512,
-.matmul = &qn__matmul_avx512,
+    .matmul = &qn__matmul_avx512,
     .attend = &qn__attend_avx512,
     .measure = &qn__cpu_measure_avx512,
 };

@@ -18,52 +18,44 @@
 
 enum { QUADS = 8, COLS = 4 };
 
-/* How a format is multiplied; constant for each type. */
-typedef enum chain {
-    CHAIN_BLOCK,  /* 16-bit sums over the 8 quads of a block, from `pair` */
-    CHAIN_HALVES, /* 16-bit sums over 4 quads, twice: 5-bit levels without offset */
-    CHAIN_SUBS,   /* the same with integer scales of 16 values, from `pair` */
-    CHAIN_SIGNED  /* signed bytes: 32-bit sums */
-} chain;
+/* How formats are multiplied once their levels are open. */
+typedef enum kind {
+    KIND_OFFSET,       /* 16-bit sums over the 8 quads of a block, from `pair` */
+    KIND_MINIMUM,      /* the same from zero, and a minimum */
+    KIND_MINIMUM_5,    /* 5-bit levels without offset: 16-bit sums over 4 quads, twice */
+    KIND_SUBS,         /* integer scales of 16 values: the same from `pair` */
+    KIND_SUBS_MINIMUM, /* and integer minima */
+    KIND_SIGNED,       /* signed bytes: 32-bit sums */
+    KIND_COUNT
+} kind;
 
-QN_INLINE chain chain_of(qn_type type)
+QN_INLINE kind kind_of(qn_type type)
 {
     switch (type) {
     case QN_TYPE_Q4_0:
-    case QN_TYPE_Q4_1:
-    case QN_TYPE_Q4_K:
     case QN_TYPE_Q5_0:
     case QN_TYPE_MXFP4:
-        return CHAIN_BLOCK;
+        return KIND_OFFSET;
+    case QN_TYPE_Q4_1:
+    case QN_TYPE_Q4_K:
+        return KIND_MINIMUM;
     case QN_TYPE_Q5_1:
     case QN_TYPE_Q5_K:
-        return CHAIN_HALVES;
-    case QN_TYPE_Q2_K:
+        return KIND_MINIMUM_5;
     case QN_TYPE_Q3_K:
     case QN_TYPE_Q6_K:
-        return CHAIN_SUBS;
+        return KIND_SUBS;
+    case QN_TYPE_Q2_K:
+        return KIND_SUBS_MINIMUM;
     default:
-        return CHAIN_SIGNED;
+        return KIND_SIGNED;
     }
-}
-
-/* Whether the sums start from `pair`; the others start from zero. */
-QN_INLINE bool has_offset(qn_type type)
-{
-    return type == QN_TYPE_Q4_0 || type == QN_TYPE_Q5_0 || type == QN_TYPE_MXFP4 ||
-           type == QN_TYPE_Q3_K || type == QN_TYPE_Q6_K;
-}
-
-QN_INLINE bool has_minimum(qn_type type)
-{
-    return type == QN_TYPE_Q4_1 || type == QN_TYPE_Q5_1 || type == QN_TYPE_Q4_K ||
-           type == QN_TYPE_Q5_K;
 }
 
 /* The scales of one block, 8 rows. */
 typedef struct scales {
     __m256 d, m;
-    __m256i sub[2];  /* CHAIN_SUBS: 16-bit pairs (scale, scale) of sub-block 0, 1 */
+    __m256i sub[2];  /* KIND_SUBS…: 16-bit pairs (scale, scale) of sub-block 0, 1 */
     __m256i minimum; /* Q2_K: 16-bit pairs (minimum 0, minimum 1) */
 } scales;
 
@@ -213,20 +205,20 @@ QN_INLINE __m256i spread(const void *p)
 }
 
 /* Where 16-bit sums of sub-block h of block b start. */
-QN_INLINE __m256i start(qn_type type, const qn_act_chunk *x, int64_t b, int h)
+QN_INLINE __m256i start(kind how, const qn_act_chunk *x, int64_t b, int h)
 {
-    return has_offset(type) ? spread(x->pair[b][h]) : _mm256_setzero_si256();
+    return how == KIND_OFFSET || how == KIND_SUBS ? spread(x->pair[b][h]) : _mm256_setzero_si256();
 }
 
 /* The sum of a block is there: scales, minimum, accumulator. */
-QN_INLINE __m256 take(qn_type type, const scales *s, const qn_act_chunk *x, int64_t b, __m256i isum,
+QN_INLINE __m256 take(kind how, const scales *s, const qn_act_chunk *x, int64_t b, __m256i isum,
                       __m256 acc)
 {
     const __m256 dx = _mm256_broadcast_ss(&x->d[b]);
     acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum), _mm256_mul_ps(s->d, dx), acc);
-    if (has_minimum(type)) {
+    if (how == KIND_MINIMUM || how == KIND_MINIMUM_5) {
         acc = _mm256_fmadd_ps(s->m, _mm256_broadcast_ss(&x->s[b]), acc);
-    } else if (type == QN_TYPE_Q2_K) {
+    } else if (how == KIND_SUBS_MINIMUM) {
         /* half[b] holds the plain sums of the two sub-blocks; they fit 16 bits. */
         const __m256i sums = _mm256_set1_epi32((x->half[b][0] & 0xffff) | (x->half[b][1] << 16));
         const __m256 jsum = _mm256_cvtepi32_ps(_mm256_madd_epi16(s->minimum, sums));
@@ -280,43 +272,42 @@ QN_INLINE void add_signed(const __m256i w[][2], int halves_n, const qn_act_chunk
 }
 
 /* Block b of 8 or 16 rows (halves_n) with `cols` columns. w[quad][half], s[half]. */
-QN_INLINE void dot_block(qn_type type, const __m256i w[][2], const scales *s, int halves_n,
+QN_INLINE void dot_block(kind how, const __m256i w[][2], const scales *s, int halves_n,
                          const qn_act_chunk *const x[], int cols, int64_t b, __m256 acc[][2])
 {
-    const chain kind = chain_of(type);
+    const bool subs = how == KIND_SUBS || how == KIND_SUBS_MINIMUM;
+    const bool twice_four = subs || how == KIND_MINIMUM_5;
     const __m256i ones = _mm256_set1_epi16(1);
     __m256i sum[COLS][2], total[COLS][2];
     for (int c = 0; c < cols; c++) {
         for (int h = 0; h < halves_n; h++) {
-            sum[c][h] = start(type, x[c], b, 0);
+            sum[c][h] = start(how, x[c], b, 0);
         }
     }
-    if (kind == CHAIN_SIGNED) {
+    if (how == KIND_SIGNED) {
         add_signed(w, halves_n, x, cols, b, sum);
     } else {
         add_quads(w, halves_n, x, cols, b, 0, sum);
     }
-    if (kind == CHAIN_HALVES || kind == CHAIN_SUBS) {
-        for (int c = 0; c < cols; c++) {
-            for (int h = 0; h < halves_n; h++) {
-                total[c][h] = _mm256_madd_epi16(sum[c][h], kind == CHAIN_SUBS ? s[h].sub[0] : ones);
-                sum[c][h] = start(type, x[c], b, 1);
-            }
+    for (int c = 0; twice_four && c < cols; c++) {
+        for (int h = 0; h < halves_n; h++) {
+            total[c][h] = _mm256_madd_epi16(sum[c][h], subs ? s[h].sub[0] : ones);
+            sum[c][h] = start(how, x[c], b, 1);
         }
     }
-    if (kind != CHAIN_SIGNED) {
+    if (how != KIND_SIGNED) {
         add_quads(w, halves_n, x, cols, b, 4, sum);
     }
     for (int c = 0; c < cols; c++) {
         for (int h = 0; h < halves_n; h++) {
             __m256i isum = sum[c][h];
-            if (kind == CHAIN_BLOCK) {
-                isum = _mm256_madd_epi16(isum, ones);
-            } else if (kind != CHAIN_SIGNED) {
-                isum = _mm256_madd_epi16(isum, kind == CHAIN_SUBS ? s[h].sub[1] : ones);
+            if (how != KIND_SIGNED) {
+                isum = _mm256_madd_epi16(isum, subs ? s[h].sub[1] : ones);
+            }
+            if (twice_four) {
                 isum = _mm256_add_epi32(total[c][h], isum);
             }
-            acc[c][h] = take(type, &s[h], x[c], b, isum, acc[c][h]);
+            acc[c][h] = take(how, &s[h], x[c], b, isum, acc[c][h]);
         }
     }
 }
@@ -329,7 +320,10 @@ typedef struct open_chunk {
     scales s[8][2];
 } open_chunk;
 
-QN_INLINE void open_chunk_of(qn_type type, const uint8_t *chunk, int64_t n, open_chunk *out)
+/* Opens a chunk of n blocks. */
+typedef void (*open_fn)(const uint8_t *chunk, int64_t n, open_chunk *out);
+
+QN_INLINE void open_blocks(qn_type type, const uint8_t *chunk, int64_t n, open_chunk *out)
 {
     const arrays a = arrays_of(type, chunk, n);
     for (int64_t b = 0; b < n; b++) {
@@ -344,25 +338,49 @@ QN_INLINE void open_chunk_of(qn_type type, const uint8_t *chunk, int64_t n, open
     }
 }
 
-/* An open chunk with `cols` columns, joined to their stacks. */
-QN_INLINE void walk(qn_type type, const open_chunk *w, int64_t n, const qn_act_chunk *const x[],
-                    int cols, int64_t index, qn_avx2_stack *stack)
+/* An open chunk of n blocks with some columns, joined to their stacks. */
+typedef void (*walk_fn)(const open_chunk *w, int64_t n, const qn_act_chunk *const x[],
+                        int64_t index, qn_avx2_stack *stack);
+
+QN_INLINE void walk(kind how, int cols, const open_chunk *w, int64_t n,
+                    const qn_act_chunk *const x[], int64_t index, qn_avx2_stack *stack)
 {
     __m256 acc[COLS][2];
     for (int c = 0; c < cols; c++) {
         acc[c][0] = acc[c][1] = _mm256_setzero_ps();
     }
     for (int64_t b = 0; b < n; b++) {
-        dot_block(type, (const __m256i(*)[2])w->w[b], w->s[b], 2, x, cols, b, acc);
+        dot_block(how, (const __m256i(*)[2])w->w[b], w->s[b], 2, x, cols, b, acc);
     }
     for (int c = 0; c < cols; c++) {
         qn__avx2_join(stack[c], index, acc[c][0], acc[c][1]);
     }
 }
 
+/* Functions for 1, 2 and 4 columns of a kind, and their row of the table. */
+#define QN_WALK(how, cols)                                                                         \
+    static void walk_##how##_##cols(const open_chunk *w, int64_t n, const qn_act_chunk *const x[], \
+                                    int64_t index, qn_avx2_stack *stack)                           \
+    {                                                                                              \
+        walk(how, cols, w, n, x, index, stack);                                                    \
+    }
+#define QN_WALKS(how) QN_WALK(how, 1) QN_WALK(how, 2) QN_WALK(how, 4)
+QN_WALKS(KIND_OFFSET)
+QN_WALKS(KIND_MINIMUM)
+QN_WALKS(KIND_MINIMUM_5)
+QN_WALKS(KIND_SUBS)
+QN_WALKS(KIND_SUBS_MINIMUM)
+QN_WALKS(KIND_SIGNED)
+
+#define QN_WALK_ROW(how) [how] = {[1] = walk_##how##_1, [2] = walk_##how##_2, [4] = walk_##how##_4}
+static const walk_fn walks[KIND_COUNT][COLS + 1] = {
+    QN_WALK_ROW(KIND_OFFSET), QN_WALK_ROW(KIND_MINIMUM),      QN_WALK_ROW(KIND_MINIMUM_5),
+    QN_WALK_ROW(KIND_SUBS),   QN_WALK_ROW(KIND_SUBS_MINIMUM), QN_WALK_ROW(KIND_SIGNED),
+};
+
 /* The group at row `row` with columns first .. first + n_cols. */
-QN_INLINE void mul_group(qn_type type, const qn_matmul_tile *t, int64_t row, int64_t first,
-                         int64_t n_cols)
+static void mul_group(qn_type type, kind how, open_fn open, const qn_matmul_tile *t, int64_t row,
+                      int64_t first, int64_t n_cols)
 {
     const uint8_t *chunk = (const uint8_t *)t->weights +
                            (size_t)(row / QN_PACK_ROWS) * qn__pack_group_bytes(type, t->k);
@@ -371,28 +389,17 @@ QN_INLINE void mul_group(qn_type type, const qn_matmul_tile *t, int64_t row, int
     open_chunk w;
     for (int64_t i = 0; i < n_chunks; i++) {
         const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
-        open_chunk_of(type, chunk, n / QN_PACK_BLOCK, &w);
-        for (int64_t c = 0; c < n_cols; c += COLS) {
-            const qn_act_chunk *x[COLS];
-            const int64_t cols = qn__min_i64(n_cols - c, COLS);
-            for (int64_t j = 0; j < cols; j++) {
-                x[j] = (const qn_act_chunk *)((const uint8_t *)t->x[first + c + j] +
-                                              (size_t)i * t->x_stride);
+        const qn_act_chunk *x[QN_AVX2_COLS];
+        open(chunk, n / QN_PACK_BLOCK, &w);
+        for (int64_t c = 0; c < n_cols; c++) {
+            x[c] =
+                (const qn_act_chunk *)((const uint8_t *)t->x[first + c] + (size_t)i * t->x_stride);
+        }
+        for (int64_t c = 0, cols = COLS; c < n_cols; c += cols) {
+            while (cols > n_cols - c) {
+                cols /= 2;
             }
-            switch (cols) {
-            case 1:
-                walk(type, &w, n / QN_PACK_BLOCK, x, 1, i, stack + c);
-                break;
-            case 2:
-                walk(type, &w, n / QN_PACK_BLOCK, x, 2, i, stack + c);
-                break;
-            case 3:
-                walk(type, &w, n / QN_PACK_BLOCK, x, 3, i, stack + c);
-                break;
-            default:
-                walk(type, &w, n / QN_PACK_BLOCK, x, 4, i, stack + c);
-                break;
-            }
+            walks[how][cols](&w, n / QN_PACK_BLOCK, x + c, i, stack + c);
         }
         chunk += qn__pack_chunk_bytes(type, n);
     }
@@ -427,7 +434,7 @@ QN_INLINE void mul_group_by_one(qn_type type, const qn_matmul_tile *t, int64_t r
                     w[q][0] = levels[q];
                 }
                 open_scales(type, &a, b, h, &s);
-                dot_block(type, (const __m256i(*)[2])w, &s, 1, x, 1, b, one);
+                dot_block(kind_of(type), (const __m256i(*)[2])w, &s, 1, x, 1, b, one);
                 acc[h] = one[0][0];
             }
         }
@@ -438,7 +445,7 @@ QN_INLINE void mul_group_by_one(qn_type type, const qn_matmul_tile *t, int64_t r
                     t->bias ? t->bias + row : NULL, t->y[0] + row);
 }
 
-QN_INLINE void mul(qn_type type, const qn_matmul_tile *t)
+QN_INLINE void mul(qn_type type, open_fn open, const qn_matmul_tile *t)
 {
     for (int64_t row = 0; row < t->n_rows; row += QN_PACK_ROWS) {
         if (t->n_cols == 1) {
@@ -446,14 +453,19 @@ QN_INLINE void mul(qn_type type, const qn_matmul_tile *t)
             continue;
         }
         for (int64_t c = 0; c < t->n_cols; c += QN_AVX2_COLS) {
-            mul_group(type, t, row, c, qn__min_i64(t->n_cols - c, QN_AVX2_COLS));
+            mul_group(type, kind_of(type), open, t, row, c,
+                      qn__min_i64(t->n_cols - c, QN_AVX2_COLS));
         }
     }
 }
 
 #define QN_MUL(name, type)                                                                         \
+    static void open_##name(const uint8_t *chunk, int64_t n, open_chunk *out)                      \
+    {                                                                                              \
+        open_blocks(type, chunk, n, out);                                                          \
+    }                                                                                              \
     void qn__avx2_mul_##name(const qn_matmul_tile *t)                                              \
     {                                                                                              \
-        mul(type, t);                                                                              \
+        mul(type, open_##name, t);                                                                 \
     }
 QN_MATMUL_BLOCK_TYPES(QN_MUL)

@@ -17,23 +17,31 @@
 
 enum { QUADS = 8, COLS = 8 };
 
-/* Integer scales of 16 values. */
-QN_INLINE bool has_subs(qn_type type)
-{
-    return type == QN_TYPE_Q2_K || type == QN_TYPE_Q3_K || type == QN_TYPE_Q6_K;
-}
+/* How formats are multiplied once their levels are open. */
+typedef enum kind {
+    KIND_OFFSET,       /* sums start from `half` */
+    KIND_MINIMUM,      /* sums start from zero, and a minimum */
+    KIND_SUBS,         /* integer scales of 16 values, sums from `half` */
+    KIND_SUBS_MINIMUM, /* integer scales and minima, sums from zero */
+    KIND_COUNT
+} kind;
 
-/* The sums start from zero; the others from `half`. */
-QN_INLINE bool has_no_offset(qn_type type)
+QN_INLINE kind kind_of(qn_type type)
 {
-    return type == QN_TYPE_Q4_1 || type == QN_TYPE_Q5_1 || type == QN_TYPE_Q4_K ||
-           type == QN_TYPE_Q5_K || type == QN_TYPE_Q2_K;
-}
-
-QN_INLINE bool has_minimum(qn_type type)
-{
-    return type == QN_TYPE_Q4_1 || type == QN_TYPE_Q5_1 || type == QN_TYPE_Q4_K ||
-           type == QN_TYPE_Q5_K;
+    switch (type) {
+    case QN_TYPE_Q4_1:
+    case QN_TYPE_Q4_K:
+    case QN_TYPE_Q5_1:
+    case QN_TYPE_Q5_K:
+        return KIND_MINIMUM;
+    case QN_TYPE_Q3_K:
+    case QN_TYPE_Q6_K:
+        return KIND_SUBS;
+    case QN_TYPE_Q2_K:
+        return KIND_SUBS_MINIMUM;
+    default:
+        return KIND_OFFSET;
+    }
 }
 
 /* The scales of one block. */
@@ -185,9 +193,10 @@ QN_INLINE void add_quads(const __m512i w[QUADS], const qn_act_chunk *const x[], 
     }
 }
 
-QN_INLINE __m512i start(qn_type type, const qn_act_chunk *x, int64_t b, int h)
+QN_INLINE __m512i start(kind how, const qn_act_chunk *x, int64_t b, int h)
 {
-    return has_no_offset(type) ? _mm512_setzero_si512() : _mm512_set1_epi32(x->half[b][h]);
+    return how == KIND_OFFSET || how == KIND_SUBS ? _mm512_set1_epi32(x->half[b][h])
+                                                  : _mm512_setzero_si512();
 }
 
 /* Q2_K: minimum0 * sum0 + minimum1 * sum1 */
@@ -197,32 +206,33 @@ QN_INLINE __m512 minima(const scales *s, const qn_act_chunk *x, int64_t b)
     return _mm512_fmadd_ps(s->minimum[1], _mm512_set1_ps((float)x->half[b][1]), first);
 }
 
-QN_INLINE void dot_block(qn_type type, const __m512i w[QUADS], const scales *s,
+QN_INLINE void dot_block(kind how, const __m512i w[QUADS], const scales *s,
                          const qn_act_chunk *const x[], int cols, int64_t b, __m512 acc[COLS])
 {
+    const bool subs = how == KIND_SUBS || how == KIND_SUBS_MINIMUM;
     __m512i sum[COLS];
     __m512 isum[COLS];
 #pragma GCC unroll 8
     for (int c = 0; c < cols; c++) {
-        sum[c] = start(type, x[c], b, 0);
+        sum[c] = start(how, x[c], b, 0);
     }
     add_quads(w, x, cols, b, 0, 4, sum);
-    if (has_subs(type)) {
+    if (subs) {
 #pragma GCC unroll 8
         for (int c = 0; c < cols; c++) {
             isum[c] = _mm512_mul_ps(_mm512_cvtepi32_ps(sum[c]), s->sub[0]);
-            sum[c] = start(type, x[c], b, 1);
+            sum[c] = start(how, x[c], b, 1);
         }
     }
     add_quads(w, x, cols, b, 4, 4, sum);
 #pragma GCC unroll 8
     for (int c = 0; c < cols; c++) {
         const __m512 dx = _mm512_set1_ps(x[c]->d[b]), last = _mm512_cvtepi32_ps(sum[c]);
-        isum[c] = has_subs(type) ? _mm512_fmadd_ps(last, s->sub[1], isum[c]) : last;
+        isum[c] = subs ? _mm512_fmadd_ps(last, s->sub[1], isum[c]) : last;
         acc[c] = _mm512_fmadd_ps(isum[c], _mm512_mul_ps(s->d, dx), acc[c]);
-        if (has_minimum(type)) {
+        if (how == KIND_MINIMUM) {
             acc[c] = _mm512_fmadd_ps(s->m, _mm512_set1_ps(x[c]->s[b]), acc[c]);
-        } else if (type == QN_TYPE_Q2_K) {
+        } else if (how == KIND_SUBS_MINIMUM) {
             acc[c] = _mm512_fmadd_ps(minima(s, x[c], b), _mm512_mul_ps(s->m, dx), acc[c]);
         }
     }
@@ -236,9 +246,24 @@ typedef struct open_chunk {
     scales s[8];
 } open_chunk;
 
-/* An open chunk with `cols` columns, joined to their stacks. */
-QN_INLINE void walk(qn_type type, const open_chunk *w, int64_t n, const qn_act_chunk *const x[],
-                    int cols, int64_t index, qn_avx512_stack *stack)
+/* Opens a chunk of n blocks. */
+typedef void (*open_fn)(const uint8_t *chunk, int64_t n, open_chunk *out);
+
+QN_INLINE void open_blocks(qn_type type, const uint8_t *chunk, int64_t n, open_chunk *out)
+{
+    const arrays a = arrays_of(type, chunk, n);
+    for (int64_t b = 0; b < n; b++) {
+        open_levels(type, &a, b, out->w[b]);
+        open_scales(type, &a, b, &out->s[b]);
+    }
+}
+
+/* An open chunk of n blocks with some columns, joined to their stacks. */
+typedef void (*walk_fn)(const open_chunk *w, int64_t n, const qn_act_chunk *const x[],
+                        int64_t index, qn_avx512_stack *stack);
+
+QN_INLINE void walk(kind how, int cols, const open_chunk *w, int64_t n,
+                    const qn_act_chunk *const x[], int64_t index, qn_avx512_stack *stack)
 {
     __m512 acc[COLS];
 #pragma GCC unroll 8
@@ -246,7 +271,7 @@ QN_INLINE void walk(qn_type type, const open_chunk *w, int64_t n, const qn_act_c
         acc[c] = _mm512_setzero_ps();
     }
     for (int64_t b = 0; b < n; b++) {
-        dot_block(type, w->w[b], &w->s[b], x, cols, b, acc);
+        dot_block(how, w->w[b], &w->s[b], x, cols, b, acc);
     }
 #pragma GCC unroll 8
     for (int c = 0; c < cols; c++) {
@@ -254,31 +279,31 @@ QN_INLINE void walk(qn_type type, const open_chunk *w, int64_t n, const qn_act_c
     }
 }
 
-/* All of up to QN_AVX512_COLS columns with an open chunk. */
-QN_INLINE void walk_columns(qn_type type, const open_chunk *w, int64_t n,
-                            const qn_act_chunk *const x[], int64_t n_cols, int64_t index,
-                            qn_avx512_stack *stack)
-{
-    int64_t c = 0;
-    for (; c + 8 <= n_cols; c += 8) {
-        walk(type, w, n, x + c, 8, index, stack + c);
+/* Functions for 1, 2, 4 and 8 columns of a kind, and their row of the table. */
+#define QN_WALK(how, cols)                                                                         \
+    static void walk_##how##_##cols(const open_chunk *w, int64_t n, const qn_act_chunk *const x[], \
+                                    int64_t index, qn_avx512_stack *stack)                         \
+    {                                                                                              \
+        walk(how, cols, w, n, x, index, stack);                                                    \
     }
-    if (n_cols - c >= 4) {
-        walk(type, w, n, x + c, 4, index, stack + c);
-        c += 4;
-    }
-    if (n_cols - c >= 2) {
-        walk(type, w, n, x + c, 2, index, stack + c);
-        c += 2;
-    }
-    if (n_cols - c >= 1) {
-        walk(type, w, n, x + c, 1, index, stack + c);
-    }
-}
+#define QN_WALKS(how) QN_WALK(how, 1) QN_WALK(how, 2) QN_WALK(how, 4) QN_WALK(how, 8)
+QN_WALKS(KIND_OFFSET)
+QN_WALKS(KIND_MINIMUM)
+QN_WALKS(KIND_SUBS)
+QN_WALKS(KIND_SUBS_MINIMUM)
+
+#define QN_WALK_ROW(how)                                                                           \
+    [how] = {[1] = walk_##how##_1, [2] = walk_##how##_2, [4] = walk_##how##_4, [8] = walk_##how##_8}
+static const walk_fn walks[KIND_COUNT][COLS + 1] = {
+    QN_WALK_ROW(KIND_OFFSET),
+    QN_WALK_ROW(KIND_MINIMUM),
+    QN_WALK_ROW(KIND_SUBS),
+    QN_WALK_ROW(KIND_SUBS_MINIMUM),
+};
 
 /* The group at row `row` with columns first .. first + n_cols. */
-QN_INLINE void mul_group(qn_type type, const qn_matmul_tile *t, int64_t row, int64_t first,
-                         int64_t n_cols)
+static void mul_group(qn_type type, kind how, open_fn open, const qn_matmul_tile *t, int64_t row,
+                      int64_t first, int64_t n_cols)
 {
     const uint8_t *chunk = (const uint8_t *)t->weights +
                            (size_t)(row / QN_PACK_ROWS) * qn__pack_group_bytes(type, t->k);
@@ -287,17 +312,18 @@ QN_INLINE void mul_group(qn_type type, const qn_matmul_tile *t, int64_t row, int
     open_chunk w;
     for (int64_t i = 0; i < n_chunks; i++) {
         const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
-        const arrays a = arrays_of(type, chunk, n / QN_PACK_BLOCK);
         const qn_act_chunk *x[QN_AVX512_COLS];
-        for (int64_t b = 0; b < n / QN_PACK_BLOCK; b++) {
-            open_levels(type, &a, b, w.w[b]);
-            open_scales(type, &a, b, &w.s[b]);
-        }
+        open(chunk, n / QN_PACK_BLOCK, &w);
         for (int64_t c = 0; c < n_cols; c++) {
             x[c] =
                 (const qn_act_chunk *)((const uint8_t *)t->x[first + c] + (size_t)i * t->x_stride);
         }
-        walk_columns(type, &w, n / QN_PACK_BLOCK, x, n_cols, i, stack);
+        for (int64_t c = 0, cols = COLS; c < n_cols; c += cols) {
+            while (cols > n_cols - c) {
+                cols /= 2;
+            }
+            walks[how][cols](&w, n / QN_PACK_BLOCK, x + c, i, stack + c);
+        }
         chunk += qn__pack_chunk_bytes(type, n);
     }
     for (int64_t c = 0; c < n_cols; c++) {
@@ -326,7 +352,7 @@ QN_INLINE void mul_group_by_one(qn_type type, const qn_matmul_tile *t, int64_t r
             scales s;
             open_levels(type, &a, b, w);
             open_scales(type, &a, b, &s);
-            dot_block(type, w, &s, &x, 1, b, acc);
+            dot_block(kind_of(type), w, &s, &x, 1, b, acc);
         }
         qn__avx512_join(stack, i, acc[0]);
         chunk += qn__pack_chunk_bytes(type, n);
@@ -335,7 +361,7 @@ QN_INLINE void mul_group_by_one(qn_type type, const qn_matmul_tile *t, int64_t r
                       t->bias ? t->bias + row : NULL, t->y[0] + row);
 }
 
-QN_INLINE void mul(qn_type type, const qn_matmul_tile *t)
+QN_INLINE void mul(qn_type type, open_fn open, const qn_matmul_tile *t)
 {
     for (int64_t row = 0; row < t->n_rows; row += QN_PACK_ROWS) {
         if (t->n_cols == 1) {
@@ -343,14 +369,19 @@ QN_INLINE void mul(qn_type type, const qn_matmul_tile *t)
             continue;
         }
         for (int64_t c = 0; c < t->n_cols; c += QN_AVX512_COLS) {
-            mul_group(type, t, row, c, qn__min_i64(t->n_cols - c, QN_AVX512_COLS));
+            mul_group(type, kind_of(type), open, t, row, c,
+                      qn__min_i64(t->n_cols - c, QN_AVX512_COLS));
         }
     }
 }
 
 #define QN_MUL(name, type)                                                                         \
+    static void open_##name(const uint8_t *chunk, int64_t n, open_chunk *out)                      \
+    {                                                                                              \
+        open_blocks(type, chunk, n, out);                                                          \
+    }                                                                                              \
     void qn__avx512_mul_##name(const qn_matmul_tile *t)                                            \
     {                                                                                              \
-        mul(type, t);                                                                              \
+        mul(type, open_##name, t);                                                                 \
     }
 QN_MATMUL_BLOCK_TYPES(QN_MUL)
