@@ -26,6 +26,7 @@ int main(int argc, char **argv)
                qn_context_sample(ctx, sampler, -1, &token, &err) == QN_OK &&
                !qn_vocab_is_end(qn_model_vocab(model), token)) {
             fputs(qn_vocab_piece(qn_model_vocab(model), token, false, NULL), stdout);
+            fflush(stdout);
             batch = qn_batch_of(&token, 1);
         }
         qn_sampler_free(sampler);
