@@ -10,11 +10,8 @@
 #include "device/cpu/attend.h"
 #include "device/cpu/vector.h"
 
-#define LANES       QN_KV_BLOCK
-#define ALWAYS      static inline __attribute__((always_inline))
-#define TILE_ROWS   (QN_VECTOR_512 ? 6 : 3) /* queries whose sums stay in registers */
-#define TILE_COLS   2                       /* vectors of each */
-#define SINGLE_COLS 4                       /* of a single query, for enough chains */
+#define LANES  QN_KV_BLOCK
+#define ALWAYS static inline __attribute__((always_inline))
 
 /* A mask of lanes from the low 16 bits. */
 #if QN_VECTOR_512
@@ -52,55 +49,95 @@ ALWAYS float v_lane0(v16 x)
 }
 
 /* Products --------------------------------------------------------------------------------------
+ *
+ * These work on single registers, because a tile fills the register file: sums of TILE_ROWS
+ * queries, one value of each, and one register of b.
  */
 
-ALWAYS v16 load_b(qn_type type, const void *b, size_t at)
+/* clang-format off */
+#if QN_VECTOR_512
+#define REG       16 /* lanes */
+#define TILE_ROWS 6
+typedef __m512 reg;
+ALWAYS reg r_zero(void) { return _mm512_setzero_ps(); }
+ALWAYS reg r_set(float x) { return _mm512_set1_ps(x); }
+ALWAYS reg r_load(const float *p) { return _mm512_loadu_ps(p); }
+ALWAYS void r_store(float *p, reg x) { _mm512_storeu_ps(p, x); }
+ALWAYS reg r_fma(reg x, reg y, reg z) { return _mm512_fmadd_ps(x, y, z); }
+ALWAYS reg r_from_f16(const uint16_t *p) { return v_from_f16(p); }
+ALWAYS reg r_from_bf16(const uint16_t *p) { return v_from_bf16(p); }
+#else
+#define REG       8
+#define TILE_ROWS 3
+typedef __m256 reg;
+ALWAYS reg r_zero(void) { return _mm256_setzero_ps(); }
+ALWAYS reg r_set(float x) { return _mm256_set1_ps(x); }
+ALWAYS reg r_load(const float *p) { return _mm256_loadu_ps(p); }
+ALWAYS void r_store(float *p, reg x) { _mm256_storeu_ps(p, x); }
+ALWAYS reg r_fma(reg x, reg y, reg z) { return _mm256_fmadd_ps(x, y, z); }
+ALWAYS reg r_from_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+ALWAYS reg r_from_bf16(const uint16_t *p)
+{
+    __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
+}
+#endif
+/* clang-format on */
+
+#define TILE_COLS (32 / REG) /* registers of a query in a tile */
+#define WIDE_COLS 8          /* of a single query: enough chains to hide their latency */
+
+ALWAYS reg load_b(const qn_type type, const void *b, size_t at)
 {
     switch (type) {
     case QN_TYPE_F16:
-        return v_from_f16((const uint16_t *)b + at);
+        return r_from_f16((const uint16_t *)b + at);
     case QN_TYPE_BF16:
-        return v_from_bf16((const uint16_t *)b + at);
+        return r_from_bf16((const uint16_t *)b + at);
     default:
-        return v_load((const float *)b + at);
+        return r_load((const float *)b + at);
     }
 }
 
-/* `rows` queries from q on, 16 * `cols` columns from i on, all in registers. */
+/* `rows` queries from q on, `cols` registers of columns from i on. */
 ALWAYS void tile(const qn_attend_product *p, int64_t q, int64_t i, const int rows, const int cols,
                  const qn_type type)
 {
-    v16 acc[TILE_ROWS * SINGLE_COLS];
-    const float *a = p->a + (size_t)q * p->lda;
-    float *c = p->c + (size_t)q * p->ldc + i;
-#pragma GCC unroll 8
+    reg acc[4 * TILE_ROWS];
+    const size_t lda = p->lda, ldb = p->ldb, ldc = p->ldc;
+    const float *a = p->a + (size_t)q * lda, *end = a + p->n_k;
+    float *c = p->c + (size_t)q * ldc + i;
+    size_t at = (size_t)i;
+#pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int k = 0; k < cols; k++) {
-            acc[r * cols + k] = p->fresh ? v_set(0.0F) : v_load(c + (size_t)r * p->ldc + 16 * k);
+            acc[r * cols + k] = p->fresh ? r_zero() : r_load(c + (size_t)r * ldc + REG * k);
         }
     }
-    for (int64_t j = 0; j < p->n_k; j++) {
-        v16 b[SINGLE_COLS];
-        size_t at = (size_t)j * p->ldb + (size_t)i;
-#pragma GCC unroll 8
-        for (int k = 0; k < cols; k++) {
-            b[k] = load_b(type, p->b, at + 16 * (size_t)k);
-        }
-#pragma GCC unroll 8
+    for (; a < end; a++, at += ldb) {
+        reg x[TILE_ROWS];
+#pragma GCC unroll 16
         for (int r = 0; r < rows; r++) {
-            v16 x = v_set(a[(size_t)r * p->lda + (size_t)j]);
-#pragma GCC unroll 8
-            for (int k = 0; k < cols; k++) {
-                acc[r * cols + k] = v_fma(x, b[k], acc[r * cols + k]);
+            x[r] = r_set(a[(size_t)r * lda]);
+        }
+#pragma GCC unroll 16
+        for (int k = 0; k < cols; k++) {
+            reg b = load_b(type, p->b, at + (size_t)(REG * k));
+            if (rows > 1) {
+                __asm__("" : "+v"(b)); /* loaded once, not with every use */
+            }
+#pragma GCC unroll 16
+            for (int r = 0; r < rows; r++) {
+                acc[r * cols + k] = r_fma(x[r], b, acc[r * cols + k]);
             }
         }
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int k = 0; k < cols; k++) {
-            v_store(c + (size_t)r * p->ldc + 16 * k, acc[r * cols + k]);
+            r_store(c + (size_t)r * ldc + REG * k, acc[r * cols + k]);
         }
     }
 }
@@ -117,7 +154,7 @@ ALWAYS float element(const qn_type type, const void *b, size_t at)
     }
 }
 
-/* Columns from i on, fewer than 16, one by one. */
+/* Columns from i on, fewer than a register, one by one. */
 ALWAYS void rest_columns(const qn_attend_product *p, int64_t i, const qn_type type)
 {
     for (int64_t q = 0; q < p->n_q; q++) {
@@ -133,33 +170,28 @@ ALWAYS void rest_columns(const qn_attend_product *p, int64_t i, const qn_type ty
     }
 }
 
-/* All queries, 16 * `cols` columns from i on. */
+/* All queries, `cols` registers of columns from i on. */
 ALWAYS void column(const qn_attend_product *p, int64_t i, const int cols, const qn_type type)
 {
-    int64_t q = 0;
-    for (; q + TILE_ROWS <= p->n_q; q += TILE_ROWS) {
+    int64_t q = 0, n = p->n_q;
+    while (n - q >= TILE_ROWS && n - q != TILE_ROWS + 1) { /* not one alone at the end */
         tile(p, q, i, TILE_ROWS, cols, type);
+        q += TILE_ROWS;
     }
-    switch (p->n_q - q) {
 #if QN_VECTOR_512
-    case 5:
-        tile(p, q, i, 5, cols, type);
-        break;
-    case 4:
+    for (; n - q >= 4; q += 4) {
         tile(p, q, i, 4, cols, type);
-        break;
-    case 3:
+    }
+    if (n - q == 3) {
         tile(p, q, i, 3, cols, type);
-        break;
+        q += 3;
+    }
 #endif
-    case 2:
+    for (; n - q >= 2; q += 2) {
         tile(p, q, i, 2, cols, type);
-        break;
-    case 1:
+    }
+    if (n - q == 1) {
         tile(p, q, i, 1, cols, type);
-        break;
-    default:
-        break;
     }
 }
 
@@ -167,14 +199,14 @@ ALWAYS void accumulate_as(const qn_attend_product *p, const qn_type type)
 {
     int64_t i = 0;
     if (p->n_q == 1) {
-        for (; i + 16 * SINGLE_COLS <= p->n; i += 16 * SINGLE_COLS) {
-            tile(p, 0, i, 1, SINGLE_COLS, type);
+        for (; i + REG * WIDE_COLS <= p->n; i += REG * WIDE_COLS) {
+            tile(p, 0, i, 1, WIDE_COLS, type);
         }
     }
-    for (; i + 16 * TILE_COLS <= p->n; i += 16 * TILE_COLS) {
+    for (; i + REG * TILE_COLS <= p->n; i += REG * TILE_COLS) {
         column(p, i, TILE_COLS, type);
     }
-    for (; i + 16 <= p->n; i += 16) {
+    for (; i + REG <= p->n; i += REG) {
         column(p, i, 1, type);
     }
     if (i < p->n) {
