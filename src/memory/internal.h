@@ -91,7 +91,6 @@ struct qn_kv {
     qn_kv_layout layout;
     qn_kv_rope ropes[QN_MAX_ROPE_KINDS];
     int32_t n_groups, n_seq;
-    bool plain; /* stores in plain memory, not the device's */
     group groups[QN_MAX_KV_GROUPS];
     store *stores; /* [layout.n_layers] */
     sequence *sequences;
@@ -171,5 +170,10 @@ void qn__kv_sequence_reset_if_empty(qn_kv *kv, int32_t s);
 bool qn__kv_id_ok(const qn_kv *kv, int32_t s);
 /* Rotates what is to be rotated. */
 void qn__kv_apply_moves(qn_kv *kv);
+
+/* state.c ---------------------------------------------------------------------------------------
+ */
+#define QN_KV_STATE_HEADER ((size_t)40) /* bytes before the body; the last 8 are its checksum */
+uint64_t qn__kv_state_checksum(const uint8_t *body, size_t n);
 
 #endif

@@ -1,5 +1,6 @@
 /* memory.c: making and freeing the store, its size, its invariants; see memory.h. */
 #include "base/error.h"
+#include "device/device.h"
 #include "device/kv_layout.h"
 #include "memory/internal.h"
 
@@ -125,20 +126,35 @@ static bool make_group(qn_kv *kv, int32_t gi)
     return true;
 }
 
+static void *take_memory(const qn_kv *kv, size_t bytes)
+{
+    qn_device *device = kv->config.device;
+    return device ? qn__device_memory_alloc(device, bytes) : qn__block_alloc(bytes);
+}
+
+static void give_memory(const qn_kv *kv, void *block, size_t bytes)
+{
+    if (kv->config.device) {
+        qn__device_memory_free(kv->config.device, block, bytes);
+    } else {
+        qn__block_free(block, bytes);
+    }
+}
+
 static bool make_store(qn_kv *kv, int32_t i)
 {
     const qn_kv_layer *l = &kv->layout.layers[i];
     store *s = &kv->stores[i];
     size_t n = (size_t)kv->groups[l->group].n_blocks, heads = (size_t)l->n_head_kv;
     if (!qn__mul_size(qn__kv_block_bytes(kv->config.type_k, l->d_k), heads, &s->k_block) ||
-        !qn__mul_size(s->k_block, n, &s->k_bytes) || !(s->k = qn__block_alloc(s->k_bytes))) {
+        !qn__mul_size(s->k_block, n, &s->k_bytes) || !(s->k = take_memory(kv, s->k_bytes))) {
         return false;
     }
     if (l->d_v == 0) {
         return true;
     }
     return qn__mul_size(qn__kv_block_bytes(kv->config.type_v, l->d_v), heads, &s->v_block) &&
-           qn__mul_size(s->v_block, n, &s->v_bytes) && (s->v = qn__block_alloc(s->v_bytes));
+           qn__mul_size(s->v_block, n, &s->v_bytes) && (s->v = take_memory(kv, s->v_bytes));
 }
 
 static bool make_sequences(qn_kv *kv)
@@ -265,8 +281,8 @@ void qn__kv_free(qn_kv *kv)
         return;
     }
     for (int32_t i = 0; kv->stores && i < kv->layout.n_layers; i++) {
-        qn__block_free(kv->stores[i].k, kv->stores[i].k_bytes);
-        qn__block_free(kv->stores[i].v, kv->stores[i].v_bytes);
+        give_memory(kv, kv->stores[i].k, kv->stores[i].k_bytes);
+        give_memory(kv, kv->stores[i].v, kv->stores[i].v_bytes);
     }
     for (int32_t gi = 0; gi < kv->n_groups; gi++) {
         group *g = &kv->groups[gi];

@@ -56,7 +56,7 @@ typedef struct qn_kv_config {
     int32_t window_slack; /* positions kept behind a window, so that a tail can be removed */
     bool full_windows;    /* window groups keep all positions */
     qn_type type_k, type_v;
-    qn_device *device;   /* where the stores live; NULL: plain memory */
+    qn_device *device;   /* where the stores live, outlives them; NULL: plain memory */
     uint64_t model_hash; /* stands for architecture and sizes; goes into the state's hash: a state
                             loads into its own model only */
 } qn_kv_config;

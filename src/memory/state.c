@@ -20,9 +20,8 @@
 
 #include <stdlib.h>
 
-#define VERSION      1U
-#define HEADER_BYTES ((size_t)40)
-#define NO_BLOCK     UINT32_MAX
+#define VERSION  1U
+#define NO_BLOCK UINT32_MAX
 
 static const uint8_t magic[8] = {'q', 'u', 'e', 'r', 'n', 'K', 'V', 0};
 
@@ -102,9 +101,9 @@ static uint64_t layout_hash(const qn_kv *kv)
     return h;
 }
 
-static uint64_t checksum(const uint8_t *data, size_t n)
+uint64_t qn__kv_state_checksum(const uint8_t *body, size_t n)
 {
-    return hash_bytes(0x243f6a8885a308d3U, data, n);
+    return hash_bytes(0x243f6a8885a308d3U, body, n);
 }
 
 /* Writing ---------------------------------------------------------------------------------------
@@ -285,7 +284,7 @@ static size_t write_state(qn_kv *kv, int32_t wanted, qn_buf *buf)
     }
     if (ok) {
         put_body(kv, wanted, u, spare, &count);
-        ok = !buf || qn__buf_reserve(buf, HEADER_BYTES + count.n);
+        ok = !buf || qn__buf_reserve(buf, QN_KV_STATE_HEADER + count.n);
     }
     if (ok && buf) {
         size_t start = buf->size;
@@ -296,16 +295,16 @@ static size_t write_state(qn_kv *kv, int32_t wanted, qn_buf *buf)
         put_u64(&out, count.n);
         put_u64(&out, 0);
         put_body(kv, wanted, u, spare, &out);
-        uint64_t sum = checksum(buf->data + start + HEADER_BYTES, count.n);
+        uint64_t sum = qn__kv_state_checksum(buf->data + start + QN_KV_STATE_HEADER, count.n);
         for (size_t i = 0; i < 8; i++) {
-            buf->data[start + HEADER_BYTES - 8 + i] = (uint8_t)(sum >> (8 * i));
+            buf->data[start + QN_KV_STATE_HEADER - 8 + i] = (uint8_t)(sum >> (8 * i));
         }
     }
     for (int32_t gi = 0; gi < kv->n_groups; gi++) {
         free_used(&u[gi]);
     }
     free(spare);
-    return ok ? HEADER_BYTES + count.n : 0;
+    return ok ? QN_KV_STATE_HEADER + count.n : 0;
 }
 
 qn_status qn__kv_state_write(qn_kv *kv, int32_t s, qn_buf *out, qn_error *err)
@@ -384,7 +383,7 @@ static qn_status check_header(const qn_kv *kv, uint32_t kind, source *in, qn_err
     if (bytes != in->size - in->at) {
         return damaged(err, "its length is wrong");
     }
-    return checksum(in->data + in->at, in->size - in->at) == sum
+    return qn__kv_state_checksum(in->data + in->at, in->size - in->at) == sum
                ? QN_OK
                : damaged(err, "its checksum is wrong");
 }

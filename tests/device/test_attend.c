@@ -12,6 +12,7 @@
 #include "device/cpu/attend.h"
 #include "device/cpu/cpu.h"
 #include "device/kv_layout.h"
+#include "device/plan.h"
 
 #define MAX_SEQ     3
 #define MAX_ENTRIES 160
@@ -589,6 +590,77 @@ static void test_q8_0_cells(void **state)
     free(block);
 }
 
+/* Stored and read in one graph, by a plan with any number of threads. */
+static void test_threads(void **state)
+{
+    (void)state;
+    enum { D = 40, HEADS = 6, KV = 2, BLOCKS = 60, TABLE = 50 };
+    static const int64_t k_shape[] = {32, D, KV, BLOCKS}, v_shape[] = {D, 32, KV, BLOCKS};
+    for (int64_t n = 3; n <= 80; n += 77) { /* segments shared out, tiles shared out */
+        float *want = calloc((size_t)(n * HEADS * D), sizeof *want);
+        for (int32_t threads = 1; threads <= 7; threads += threads == 3 ? 4 : 1) {
+            qn_error err;
+            qn_device *device = NULL;
+            qn_device_options options = qn_device_defaults();
+            options.threads.n_threads = threads;
+            qn_test_ok(qn_device_open(0, &options, &device, &err), err);
+            size_t bytes = qn__kv_block_bytes(QN_TYPE_F16, D) * KV * BLOCKS;
+            void *k = qn__device_memory_alloc(device, bytes);
+            void *v = qn__device_memory_alloc(device, bytes);
+            qn_graph *g = qn__graph_make(NULL);
+            int64_t head_shape[] = {D, HEADS, n}, row_shape[] = {D, KV, 32 * TABLE};
+            qn_node *q = qn__graph_input(g, QN_TYPE_F32, 3, head_shape, "q");
+            qn_node *x = qn__graph_input(g, QN_TYPE_F32, 3, row_shape, "x");
+            qn_node *slots = qn__graph_input(g, QN_TYPE_I32, 1, &row_shape[2], "slots");
+            qn_node *tables = qn__graph_input(g, QN_TYPE_I32, 1, (int64_t[]){TABLE}, "tables");
+            qn_node *masks = qn__graph_input(g, QN_TYPE_I32, 1, (int64_t[]){TABLE}, "masks");
+            qn_node *rows = qn__graph_input(g, QN_TYPE_I32, 2, (int64_t[]){4, n}, "rows");
+            qn_attend_inputs in = {.tables = tables, .masks = masks, .rows = rows};
+            in.k = qn__graph_kv_store(g, qn__graph_store(g, QN_TYPE_F16, k_shape, k, "k"), x, slots,
+                                      false);
+            in.v = qn__graph_kv_store(g, qn__graph_store(g, QN_TYPE_F16, v_shape, v, "v"), x, slots,
+                                      true);
+            qn_node *out = qn__graph_output(
+                g,
+                qn__graph_attend(
+                    g, q, &in,
+                    &(qn_attend_params){.scale = 0.2F, .causal = true, .n_kv_heads = KV}),
+                "out");
+            qn_plan *plan = NULL;
+            qn_test_ok(qn__plan_make(g, device, NULL, &plan, &err), err);
+            qn__plan_bind(plan);
+            qn_test_random r = {9};
+            for (int64_t i = 0; i < n * HEADS * D; i++) {
+                ((float *)q->data)[i] = qn_test_normal(&r);
+            }
+            for (int64_t i = 0; i < row_shape[2] * KV * D; i++) {
+                ((float *)x->data)[i] = qn_test_normal(&r);
+            }
+            for (int32_t i = 0; i < TABLE * 32; i++) {
+                ((int32_t *)slots->data)[i] = (i / 32 * 7 % BLOCKS) * 32 + i % 32;
+                ((int32_t *)tables->data)[i / 32] = i / 32 * 7 % BLOCKS;
+                ((int32_t *)masks->data)[i / 32] = -1;
+            }
+            for (int32_t i = 0; i < n; i++) {
+                const int32_t row[] = {0, TABLE, 0, 32 * TABLE - (int32_t)n + i};
+                memcpy((int32_t *)rows->data + (size_t)4 * (size_t)i, row, sizeof row);
+            }
+            qn_test_ok(qn__plan_run(plan, threads, NULL, &err), err);
+            size_t size = (size_t)(n * HEADS * D) * sizeof *want;
+            if (threads == 1) {
+                memcpy(want, out->data, size);
+            }
+            assert_memory_equal(out->data, want, size);
+            qn__plan_free(plan);
+            qn__graph_free(g);
+            qn__device_memory_free(device, k, bytes);
+            qn__device_memory_free(device, v, bytes);
+            qn_device_free(device);
+        }
+        free(want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -596,6 +668,7 @@ int main(void)
         cmocka_unit_test(test_long),    cmocka_unit_test(test_windows),
         cmocka_unit_test(test_options), cmocka_unit_test(test_nothing_to_see),
         cmocka_unit_test(test_extreme), cmocka_unit_test(test_q8_0_cells),
+        cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

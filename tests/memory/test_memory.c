@@ -841,23 +841,8 @@ static void test_state_elsewhere(void **state)
 /* Puts the right checksum into a changed state, so that the other checks are reached. */
 static void mend(qn_buf *buf)
 {
-    uint64_t h = 0x243f6a8885a308d3U;
-    const uint8_t *p = buf->data + 40;
-    size_t n = buf->size - 40;
-    for (; n >= 8; n -= 8, p += 8) {
-        uint64_t word = 0;
-        for (int i = 7; i >= 0; i--) {
-            word = word << 8 | p[i];
-        }
-        h = (h ^ word) * 0x9fb21c651e98df25U;
-        h ^= h >> 29;
-    }
-    uint64_t rest = n;
-    for (size_t i = 0; i < n; i++) {
-        rest = rest << 8 | p[i];
-    }
-    h = (h ^ rest) * 0x9fb21c651e98df25U;
-    h ^= h >> 29;
+    uint64_t h =
+        qn__kv_state_checksum(buf->data + QN_KV_STATE_HEADER, buf->size - QN_KV_STATE_HEADER);
     for (int i = 0; i < 8; i++) {
         buf->data[32 + i] = (uint8_t)(h >> (8 * i));
     }
