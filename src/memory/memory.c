@@ -132,12 +132,12 @@ static void *take_memory(const qn_kv *kv, size_t bytes)
     return device ? qn__device_memory_alloc(device, bytes) : qn__block_alloc(bytes);
 }
 
-static void give_memory(const qn_kv *kv, void *block, size_t bytes)
+static void give_memory(const qn_kv *kv, void *memory, size_t bytes)
 {
     if (kv->config.device) {
-        qn__device_memory_free(kv->config.device, block, bytes);
+        qn__device_memory_free(kv->config.device, memory, bytes);
     } else {
-        qn__block_free(block, bytes);
+        qn__block_free(memory, bytes);
     }
 }
 

@@ -84,6 +84,13 @@ ALWAYS reg r_from_bf16(const uint16_t *p)
 #endif
 /* clang-format on */
 
+/* Keeps the compiler from loading a value anew with every use: loads are what is scarce here. */
+#if defined(QN_CPU_EMULATE_AVX512)
+#define LOADED(x) (void)(x)
+#else
+#define LOADED(x) __asm__("" : "+v"(x))
+#endif
+
 #define TILE_COLS (32 / REG) /* registers of a query in a tile */
 #define WIDE_COLS 8          /* of a single query: enough chains to hide their latency */
 
@@ -125,7 +132,7 @@ ALWAYS void tile(const qn_attend_product *p, int64_t q, int64_t i, const int row
         for (int k = 0; k < cols; k++) {
             reg b = load_b(type, p->b, at + (size_t)(REG * k));
             if (rows > 1) {
-                __asm__("" : "+v"(b)); /* loaded once, not with every use */
+                LOADED(b);
             }
 #pragma GCC unroll 16
             for (int r = 0; r < rows; r++) {
