@@ -14,6 +14,7 @@
 extern const cli_command cli_command_run;
 extern const cli_command cli_command_logits;
 extern const cli_command cli_command_bench;
+extern const cli_command cli_command_tokenize;
 extern const cli_command cli_command_gguf;
 extern const cli_command cli_command_quantize;
 extern const cli_command cli_command_devices;

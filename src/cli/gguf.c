@@ -154,7 +154,7 @@ static totals sum_up(const qn_gguf *g)
     return sum;
 }
 
-static const char *type_name(int type)
+static const char *type_name(qn_type type)
 {
     const qn_type_info *info = qn_type_get_info(type);
     return info ? info->name : "?";
@@ -207,7 +207,7 @@ static void print_text(const qn_gguf *g, const gguf_options *o)
     }
     for (int type = 0; type < QN_TYPE_COUNT; type++) {
         if (sum.type_count[type] > 0) {
-            printf("  %-8s %5zu tensors, ", type_name(type), sum.type_count[type]);
+            printf("  %-8s %5zu tensors, ", type_name((qn_type)type), sum.type_count[type]);
             print_bytes(sum.type_bytes[type]);
             putchar('\n');
         }

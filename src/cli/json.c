@@ -54,8 +54,7 @@ void cli_json_close(cli_json *j, char bracket)
     }
 }
 
-/* Length of the UTF-8 sequence at text[0..n), 0 where there is none. */
-static size_t sequence(const unsigned char *text, size_t n)
+size_t cli_utf8_length(const unsigned char *text, size_t n)
 {
     static const struct {
         unsigned char low, high; /* of the first byte */
@@ -89,7 +88,7 @@ static void quote(cli_json *j, const char *text, size_t size)
     const unsigned char *at = (const unsigned char *)text;
     fputc('"', j->out);
     while (size > 0) {
-        size_t n = sequence(at, size);
+        size_t n = cli_utf8_length(at, size);
         if (n == 0) {
             fputs("\\ufffd", j->out);
             n = 1;

@@ -32,4 +32,7 @@ void cli_json_bool(cli_json *j, bool v);
 /* `digits` significant ones; NaN and infinities become strings. */
 void cli_json_number(cli_json *j, double v, int digits);
 
+/* Length of the UTF-8 sequence that text[0..n) begins with, 0 where it does not (n > 0). */
+size_t cli_utf8_length(const unsigned char *text, size_t n);
+
 #endif

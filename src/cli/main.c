@@ -8,13 +8,8 @@
 #include "cli/commands.h"
 
 const cli_command *const cli_commands[] = {
-    &cli_command_run,
-    &cli_command_logits,
-    &cli_command_bench,
-    &cli_command_gguf,
-    &cli_command_quantize,
-    &cli_command_devices,
-    NULL, /* the end */
+    &cli_command_run,  &cli_command_logits,   &cli_command_bench,   &cli_command_tokenize,
+    &cli_command_gguf, &cli_command_quantize, &cli_command_devices, NULL, /* the end */
 };
 
 static void print_usage(FILE *out)

@@ -406,6 +406,32 @@ static void bench_tells_the_share_of_the_limit(void **state)
     outcome_free(&o);
 }
 
+/* ---- tokenize ---- */
+
+static void tokens_are_shown(void **state)
+{
+    (void)state;
+    outcome o = RUN("tokenize", "-m", model, "-p", "ab\\n", "--show-count");
+    assert_code(&o, 0);
+    assert_non_null(strstr(o.out, " -> '"));
+    assert_non_null(strstr(o.out, "Total number of tokens: "));
+    outcome_free(&o);
+    o = RUN("tokenize", "-m", model, "-p", "ab", "--ids", "--no-bos");
+    assert_code(&o, 0);
+    json_t *list = json_loads(o.out, 0, NULL);
+    assert_true(json_array_size(list) >= 1);
+    json_decref(list);
+    outcome_free(&o);
+    o = RUN("tokenize", "-m", model, "-p", "ab", "--stdin");
+    assert_code(&o, 1);
+    assert_says(&o, "exactly one of");
+    outcome_free(&o);
+    o = RUN("tokenize", "-p", "ab");
+    assert_code(&o, 1);
+    assert_says(&o, "--model is required");
+    outcome_free(&o);
+}
+
 /* ---- devices ---- */
 
 static void devices_are_listed(void **state)
@@ -459,6 +485,7 @@ int main(void)
         cmocka_unit_test(the_best_candidates_are_listed),
         cmocka_unit_test(bench_forms_agree),
         cmocka_unit_test(bench_tells_the_share_of_the_limit),
+        cmocka_unit_test(tokens_are_shown),
         cmocka_unit_test(devices_are_listed),
     };
     return cmocka_run_group_tests(tests, make_model, remove_model);
