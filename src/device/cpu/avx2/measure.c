@@ -10,17 +10,20 @@
     static void name(int64_t rounds)                                                               \
     {                                                                                              \
         type acc[CHAINS], a = zero(), b = zero();                                                  \
-        for (int j = 0; j < CHAINS; j++) {                                                         \
+        _Pragma("GCC unroll 12") for (int j = 0; j < CHAINS; j++)                                  \
+        {                                                                                          \
             acc[j] = zero();                                                                       \
         }                                                                                          \
         for (int64_t i = 0; i < rounds; i++) {                                                     \
             _Pragma("GCC unroll 12") for (int j = 0; j < CHAINS; j++)                              \
             {                                                                                      \
                 QN_OPAQUE(a);                                                                      \
+                QN_OPAQUE(b);                                                                      \
                 acc[j] = step(acc[j], a, b);                                                       \
             }                                                                                      \
         }                                                                                          \
-        for (int j = 0; j < CHAINS; j++) {                                                         \
+        _Pragma("GCC unroll 12") for (int j = 0; j < CHAINS; j++)                                  \
+        {                                                                                          \
             QN_OPAQUE(acc[j]);                                                                     \
         }                                                                                          \
     }

@@ -11,17 +11,19 @@
     {                                                                                              \
         type acc[CHAINS];                                                                          \
         __m512i a = _mm512_setzero_si512(), b = _mm512_setzero_si512();                            \
-        for (int j = 0; j < CHAINS; j++) {                                                         \
+        _Pragma("GCC unroll 12") for (int j = 0; j < CHAINS; j++)                                  \
+        {                                                                                          \
             acc[j] = zero();                                                                       \
         }                                                                                          \
         for (int64_t i = 0; i < rounds; i++) {                                                     \
             _Pragma("GCC unroll 12") for (int j = 0; j < CHAINS; j++)                              \
             {                                                                                      \
-                __asm__ volatile("" : "+v"(a));                                                    \
+                __asm__ volatile("" : "+v"(a), "+v"(b));                                           \
                 acc[j] = step(acc[j], a, b);                                                       \
             }                                                                                      \
         }                                                                                          \
-        for (int j = 0; j < CHAINS; j++) {                                                         \
+        _Pragma("GCC unroll 12") for (int j = 0; j < CHAINS; j++)                                  \
+        {                                                                                          \
             __asm__ volatile("" : "+v"(acc[j]));                                                   \
         }                                                                                          \
     }
