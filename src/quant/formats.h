@@ -87,10 +87,13 @@ QN_ENCODER(iq3_xxs);
 QN_DECODER(iq3_s);
 QN_ENCODER(iq3_s);
 QN_DECODER(iq1_s);
+QN_ENCODER(iq1_s);
 QN_DECODER(iq1_m);
+QN_ENCODER(iq1_m);
 QN_FINDER(iq1_m);
 
 /* lattice.c: the tables of their encoders. */
+void *qn__tables_iq1(void);
 void *qn__tables_iq2_xxs(void);
 void *qn__tables_iq2_xs(void);
 void *qn__tables_iq2_s(void);

@@ -112,6 +112,11 @@ done:
     return lattice;
 }
 
+void *qn__tables_iq1(void)
+{
+    return make_lattice(qn__grid_iq1, 2048, 2, 8, 3);
+}
+
 void *qn__tables_iq2_xxs(void)
 {
     return make_lattice(qn__grid_iq2_xxs, 256, 2, 8, 2);
@@ -138,7 +143,7 @@ void *qn__tables_iq3_s(void)
 }
 
 int qn__lattice_nearest(const qn_lattice *lattice, const float *x, const float *w, float scale,
-                        uint8_t *digit, bool *on_grid)
+                        const float *value, uint8_t *digit, bool *on_grid)
 {
     int32_t entry = lattice->entry[qn__lattice_pattern(lattice, digit)];
     *on_grid = entry >= 0;
@@ -152,7 +157,7 @@ int qn__lattice_nearest(const qn_lattice *lattice, const float *x, const float *
         unsigned point = lattice->points[list[i]];
         float sum = 0.0F;
         for (int j = 0; j < lattice->group; j++) {
-            float e = scale * (float)(2 * qn__digit(point, lattice->bits, j) + 1) - x[j];
+            float e = scale * value[qn__digit(point, lattice->bits, j)] - x[j];
             sum += w[j] * e * e;
         }
         if (i == 1 || sum < least) {

@@ -1,9 +1,8 @@
 /*
  * lattice.h: code books of the lattice formats, and how an encoder finds a point near its values.
  *
- * A point is a row of digits; digit l stands for the level 2 l + 1 in the searches (and for a
- * number of the format's own in the decoders). Books of 8 values have digits 0..2 in two bits,
- * books of 4 values digits 0..7 in three bits.
+ * A point is a row of digits; what a digit stands for is a matter of the format. Books of 8 values
+ * have digits 0..2 in two bits, books of 4 values digits 0..7 in three bits.
  */
 #ifndef QUERN_QUANT_LATTICE_H
 #define QUERN_QUANT_LATTICE_H
@@ -46,10 +45,10 @@ static inline unsigned qn__lattice_pattern(const qn_lattice *lattice, const uint
 
 /*
  * The point for a group of values x: the digits themselves where they are a point, else the
- * neighbour with the least sum of w (scale (2 digit + 1) - x)^2, whose digits replace the given
+ * neighbour with the least sum of w (scale * value[digit] - x)^2, whose digits replace the given
  * ones. Returns its number; *on_grid tells.
  */
 int qn__lattice_nearest(const qn_lattice *lattice, const float *x, const float *w, float scale,
-                        uint8_t *digit, bool *on_grid);
+                        const float *value, uint8_t *digit, bool *on_grid);
 
 #endif

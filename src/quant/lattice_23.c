@@ -17,7 +17,8 @@ enum { GROUPS_OF_8 = QN_SUPER_BLOCK / 8, MAX_SUBS = 16, SCALE_TOP = 31 };
 
 static const float levels_2[4] = {8.0F, 25.0F, 43.0F, 0.0F};
 static const float levels_3_xxs[8] = {4.0F, 12.0F, 20.0F, 28.0F, 36.0F, 44.0F, 52.0F, 62.0F};
-static const float levels_3_s[8] = {1.0F, 3.0F, 5.0F, 7.0F, 9.0F, 11.0F, 13.0F, 15.0F};
+/* What the searches take a digit for; iq3_s decodes to the same. */
+static const float levels_odd[8] = {1.0F, 3.0F, 5.0F, 7.0F, 9.0F, 11.0F, 13.0F, 15.0F};
 
 /* ---- Decoding -------------------------------------------------------------------------------- */
 
@@ -109,7 +110,7 @@ QN_DECODER(iq3_s)
         for (int k = 0; k < 2 * GROUPS_OF_8; k++, y += 4) {
             int s = nibble(b->scales[k / 16], k / 8 % 2);
             int index = b->qs[k] | (b->qh[k / 8] >> (k % 8) & 1) << 8;
-            put_group(y, d * (float)(1 + 2 * s), qn__grid_iq3_s[index], 3, 4, levels_3_s,
+            put_group(y, d * (float)(1 + 2 * s), qn__grid_iq3_s[index], 3, 4, levels_odd,
                       (unsigned)b->signs[k / 2] >> (4 * (k % 2)));
         }
     }
@@ -242,7 +243,7 @@ static void place_group(const kind *k, const qn_lattice *lattice, sub_block *s, 
         int l = qn__round_even(0.5F * (f * s->v[first + j] - 1.0F));
         digit[j] = (uint8_t)qn__clamp_int(l, 0, k->top);
     }
-    qn__lattice_nearest(lattice, s->v + first, s->root + first, scale, digit, on_grid);
+    qn__lattice_nearest(lattice, s->v + first, s->root + first, scale, levels_odd, digit, on_grid);
 }
 
 /* A = sum w v q and B = sum w q q, q = 2 digit + 1. */

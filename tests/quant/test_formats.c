@@ -161,7 +161,9 @@ static void degenerate_input_gives_finite_values(void **state)
                 }
                 w.format->decode(blocks, y, LONGEST);
                 for (int i = 0; i < LONGEST; i++) {
-                    if (!isfinite(y[i]) || fabsf(y[i]) > 2.1F * amax + 1e-30F) {
+                    /* What has no weight may come out as anything that is finite. */
+                    float limit = weighted && weights[i] == 0.0F ? FLT_MAX : 2.1F * amax + 1e-30F;
+                    if (!isfinite(y[i]) || fabsf(y[i]) > limit) {
                         fail_msg("%s, kind %d: value %d of %g is %g", w.info->name, kind, i,
                                  (double)x[i], (double)y[i]);
                     }

@@ -149,7 +149,7 @@ static void encoders_give_recorded_blocks(void **state)
         free(file.data);
         seen++;
     }
-    assert_int_equal(seen, 25); /* all but iq1_s and iq1_m */
+    assert_int_equal(seen, 27);
 }
 
 static uint32_t convert(const char *name, uint32_t in)
