@@ -5,6 +5,7 @@
 #include "model/hparams.h"
 
 #include <limits.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -137,9 +138,6 @@ static void read_rope(qn_keys *k, qn_hparams *hp, const qn_arch *arch)
     } else if (arch->flags & QN_ARCH_FREQS) {
         kind->factors = QN_ROPE_FACTORS_FREQS;
     }
-    if (!(p->freq_base > 0.0f) || !(p->freq_scale > 0.0f)) {
-        qn__keys_fail(k, QN_ERR_FORMAT, "rope.freq_base", "base and scale must be above 0");
-    }
     read_sections(k, p, arch);
 }
 
@@ -236,13 +234,48 @@ static void place_experts(qn_keys *k, qn_hparams *hp, const qn_arch_moe *moe)
     }
 }
 
-/* Numbers the KV layers. Layers that do not own one were given the number of the owner's layer. */
-static void place_kv(qn_hparams *hp)
+static bool is_above_0(float x)
+{
+    return isfinite(x) && x > 0.0f;
+}
+
+/* Checks what all readers together made of the rope kinds. */
+static void finish_rope(qn_keys *k, qn_hparams *hp)
+{
+    for (int32_t i = 0; i < hp->n_rope; i++) {
+        qn_rope_kind *kind = &hp->rope[i];
+        qn_rope_params *p = &kind->params;
+        p->attn_factor = qn__rope_magnitude(kind, p->freq_scale);
+        if (!is_above_0(p->freq_base)) {
+            qn__keys_fail(k, QN_ERR_FORMAT, i == 0 ? "rope.freq_base" : "rope.freq_base_swa",
+                          "must be above 0");
+        }
+        if (!is_above_0(p->freq_scale) || !isfinite(p->attn_factor) || !is_above_0(p->beta_fast) ||
+            !is_above_0(p->beta_slow)) {
+            qn__keys_fail(k, QN_ERR_FORMAT, "rope.scaling.factor",
+                          "the numbers of rope.scaling are out of range");
+        }
+    }
+}
+
+/* Numbers the KV layers. Layers that do not own one were given the number of the owner's layer,
+ * whose heads must be like their own. */
+static void place_kv(qn_keys *k, qn_hparams *hp)
 {
     int32_t n = 0;
     for (int32_t il = 0; il < hp->n_layer; il++) {
         qn_layer_params *lp = &hp->layer[il];
-        lp->kv = lp->owns_kv ? n++ : hp->layer[lp->kv].kv;
+        if (lp->owns_kv) {
+            lp->kv = n++;
+            continue;
+        }
+        const qn_layer_params *owner = &hp->layer[lp->kv];
+        if (owner->n_head_kv != lp->n_head_kv || owner->d_k != lp->d_k || owner->d_v != lp->d_v) {
+            qn__keys_fail(k, QN_ERR_FORMAT, "attention.head_count_kv",
+                          "layer %d reads the keys of layer %d, but has other heads", (int)il,
+                          (int)lp->kv);
+        }
+        lp->kv = owner->kv;
     }
 }
 
@@ -311,12 +344,9 @@ qn_status qn__hparams_read(qn_hparams *hp, const qn_gguf *gguf, const qn_arch *a
     if (arch->keys) {
         arch->keys(k, hp);
     }
-    for (int32_t i = 0; i < hp->n_rope; i++) {
-        qn_rope_kind *kind = &hp->rope[i];
-        kind->params.attn_factor = qn__rope_magnitude(kind, kind->params.freq_scale);
-    }
+    finish_rope(k, hp);
     check_layers(k, hp, arch);
-    place_kv(hp);
+    place_kv(k, hp);
 done:
     if (k->status != QN_OK && err) {
         *err = k->error;
@@ -379,9 +409,6 @@ void qn__hparams_window_base(qn_keys *k, qn_hparams *hp, float base, bool own_sc
     qn_rope_kind *own = &hp->rope[1];
     *own = hp->rope[0];
     own->params.freq_base = qn__keys_f32(k, "rope.freq_base_swa", base);
-    if (!(own->params.freq_base > 0.0f)) {
-        qn__keys_fail(k, QN_ERR_FORMAT, "rope.freq_base_swa", "must be above 0");
-    }
     own->params.freq_scale = own_scale ? 1.0f : file_scale(k);
     hp->n_rope = 2;
     for (int32_t il = 0; il < hp->n_layer; il++) {

@@ -47,8 +47,9 @@ void qn__keys_gemma(qn_keys *k, qn_hparams *hp)
 /* The largest models take the width of a head from the embedding, not from the head itself. */
 static void gemma_scale(qn_hparams *hp, int32_t layers_of_largest)
 {
-    if (hp->n_layer == layers_of_largest && hp->layer[0].n_head > 0) {
-        hp->attend_scale = 1.0f / sqrtf((float)(hp->n_embd / hp->layer[0].n_head));
+    int32_t heads = hp->layer[0].n_head;
+    if (hp->n_layer == layers_of_largest && heads > 0 && heads <= hp->n_embd) {
+        hp->attend_scale = 1.0f / sqrtf((float)(hp->n_embd / heads));
     }
 }
 
