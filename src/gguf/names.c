@@ -66,12 +66,13 @@ static bool grow(qn__names *names)
 
 bool qn__names_put(qn__names *names, const char *name, size_t size, size_t index)
 {
-    if (names->count * 2 >= names->capacity && !grow(names)) {
+    if (size > UINT32_MAX || index > UINT32_MAX ||
+        (names->count * 2 >= names->capacity && !grow(names))) {
         return false;
     }
     qn__names_slot *slot = locate(names, name, size);
     names->count += !slot->name;
-    *slot = (qn__names_slot){.name = name, .size = size, .index = index};
+    *slot = (qn__names_slot){.name = name, .size = (uint32_t)size, .index = (uint32_t)index};
     return true;
 }
 
