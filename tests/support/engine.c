@@ -45,7 +45,7 @@ void qn_test_tokens(uint32_t which, int32_t *tokens, int32_t n)
 }
 
 void qn_test_compute(qn_context *ctx, int32_t seq, const int32_t *tokens, int32_t n, int32_t pos,
-                  int32_t cut, float *rows)
+                     int32_t cut, float *rows)
 {
     qn_error err = {0};
     int32_t positions[1024], ids[1024];

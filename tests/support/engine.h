@@ -22,7 +22,7 @@ void qn_test_tokens(uint32_t which, int32_t *tokens, int32_t n);
 /* Decodes tokens[0, n) as positions from `pos` on of sequence `seq`, in batches of at most `cut`
  * (0: one batch), with a row for every token; copies the rows to rows [n, n_vocab]. */
 void qn_test_compute(qn_context *ctx, int32_t seq, const int32_t *tokens, int32_t n, int32_t pos,
-                  int32_t cut, float *rows);
+                     int32_t cut, float *rows);
 
 /* Whether the two blocks of rows have the same bits; names the first row that differs. */
 void qn_test_same_rows(const float *a, const float *b, int32_t n_rows, const char *what);
