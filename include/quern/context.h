@@ -72,15 +72,15 @@ QN_API qn_context_options qn_context_get_options(const qn_context *ctx);
 QN_API const qn_model *qn_context_model(const qn_context *ctx);
 
 /*
- * Tokens to compute. Arrays have n_tokens entries and are only read during the call; a missing one
- * (NULL) means:
- *  tokens / embeddings: exactly one of the two is given. embeddings: rows of the model's input
- *      width, F32, instead of looking up ids;
- *  pos: each token comes right after what its sequence holds (a sequence that is empty starts at
- * 0); n_seq_id: one sequence id for each token; seq_id: sequence 0. Otherwise the ids of token 0,
- * then of token 1, …: the sum of n_seq_id in all. A token with several ids is computed once and
- * becomes part of all these sequences; output: only the last token has an output row (all tokens
- * where the context makes embeddings). Otherwise non-zero asks for a row.
+ * Tokens to compute. Arrays have n_tokens entries and are only read during the call. Exactly one of
+ * tokens and embeddings is given; what a missing one (NULL) of the others means:
+ *  - embeddings: rows of the model's input width, F32, instead of looking up ids.
+ *  - pos: each token comes right after what its sequence holds (0 where that is empty).
+ *  - n_seq_id: one sequence id for each token.
+ *  - seq_id: sequence 0. Otherwise the ids of token 0, then of token 1, …: the sum of n_seq_id in
+ *    all. A token with several ids is computed once and becomes part of all these sequences.
+ *  - output: only the last token has an output row (all tokens where the context makes embeddings).
+ *    Otherwise non-zero asks for a row.
  */
 typedef struct qn_batch {
     int32_t n_tokens;
@@ -100,11 +100,13 @@ QN_API qn_batch qn_batch_of(const int32_t *tokens, int32_t n);
  * until the next decode. Rules: the positions of a sequence continue where it ends, without gap or
  * repetition, in batch order (an empty sequence may start anywhere); the sets of ids of a
  * sequence's tokens only shrink along the batch (a common prefix that branches); sequences that
- * share a token hold the same positions before it. QN_OK            done QN_ERR_ARGUMENT  a broken
- * rule, with the token named; nothing was changed QN_ERR_FULL      no room for these tokens;
- * nothing was changed QN_ERR_ABORTED   the abort callback said stop; micro-batches that were
- * finished stay (see qn_context_pos_max), no rows QN_ERR_COMPUTE   the device failed; as for
- * QN_ERR_ABORTED QN_ERR_MEMORY    an allocation failed; as for QN_ERR_ABORTED
+ * share a token hold the same positions before it.
+ *  - QN_OK: done.
+ *  - QN_ERR_ARGUMENT: a broken rule, with the token named; nothing was changed.
+ *  - QN_ERR_FULL: no room for these tokens; nothing was changed.
+ *  - QN_ERR_ABORTED: the abort callback said stop. Micro-batches that were finished stay, see
+ *    qn_context_pos_max; there are no rows.
+ *  - QN_ERR_COMPUTE (the device failed), QN_ERR_MEMORY: as for QN_ERR_ABORTED.
  */
 QN_API qn_status qn_context_decode(qn_context *ctx, const qn_batch *batch, qn_error *err);
 

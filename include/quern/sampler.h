@@ -3,8 +3,8 @@
  *
  * A sampler looks at a set of candidates (a token id and its logit each) and changes it: cuts it
  * down, scales it, or picks one. A chain is a sampler made of others, applied in order; the last
- * one picks. What is decided is decided in integers (docs/sampling.md), so that a chain gives the
- * same token for the same logits and seed on every machine.
+ * one picks. What is decided is decided in integers (docs/determinism.md), so that a chain gives
+ * the same token for the same logits and seed on every machine.
  *
  * A random draw is a transaction: apply looks at the next number of the sampler's generator, and
  * accept of the generated token consumes it. So a token that was picked and then thrown away costs

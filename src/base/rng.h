@@ -1,7 +1,7 @@
 /*
  * rng.h: random numbers. Engine: MT19937 (Matsumoto and Nishimura 1998), so that a seed means here
  * what it means in the programs that people come from. Draws are what samplers commit; see
- * docs/sampling.md.
+ * docs/determinism.md.
  */
 #ifndef QUERN_BASE_RNG_H
 #define QUERN_BASE_RNG_H

@@ -6,7 +6,6 @@
  * number of tokens, u64 bytes of the state; the tokens, i32 each; the state; u64 checksum of all
  * bytes before it.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
