@@ -1,6 +1,8 @@
 /* test_recorded.c: ids and texts of every recorded vocabulary and case. */
 #include "support/vocab_data.h"
 
+#include "base/utf8.h"
+
 static const char *const names[] = {"bert-bge",
                                     "command-r",
                                     "deepseek-coder",
@@ -180,11 +182,72 @@ static void original_pairs(void **state)
     assert_true(pairs >= 15 * 46);
 }
 
+/* A random text of valid UTF-8 without U+2581. */
+static size_t random_text(qn_test_random *r, char *text, size_t characters)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < characters; i++) {
+        static const char common[] = "aeiou tn  .,'0123\n\t<|>";
+        uint32_t bits = qn_test_bits(r) >> 8;
+        uint32_t cp = (uint8_t)common[bits % (sizeof common - 1)];
+        switch (qn_test_bits(r) % 4) {
+        case 0:
+            cp = 0xA0 + bits % 0x1000;
+            break;
+        case 1:
+            cp = 0x3000 + bits % 0x7000;
+            break;
+        default:
+            break;
+        }
+        n += (size_t)qn__utf8_encode(cp, text + n);
+    }
+    return n;
+}
+
+/* Text to tokens and back loses nothing where the vocabulary is complete. */
+static void random_round_trips(void **state)
+{
+    (void)state;
+    static const char *const whole[] = {"gpt-2", "llama-bpe", "qwen2", "llama-spm", "deepseek-llm"};
+    if (!qn_test_shared("vocab")) {
+        qn_test_skip("no recorded data");
+    }
+    qn_test_random r = {5};
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+        qn_vocab *vocab = qn_test_vocab(whole[i]);
+        assert_non_null(vocab);
+        bool spm = qn_vocab_get_kind(vocab) == QN_VOCAB_SPM;
+        for (int turn = 0; turn < 400; turn++) {
+            char text[1024];
+            char back[2048];
+            size_t size = random_text(&r, text, 1 + qn_test_bits(&r) % 200);
+            size_t got = 0;
+            qn_error err = {0};
+            qn_tokens tokens = {0};
+            qn_test_ok(qn_vocab_tokenize(vocab, text, size, 0, &tokens, &err), err);
+            for (size_t k = 0; k < tokens.count; k++) {
+                size_t n;
+                const char *piece = qn_vocab_piece(vocab, tokens.ids[k], true, &n);
+                size_t skip = spm && k == 0; /* the space in front */
+                assert_true(got + n < sizeof back);
+                memcpy(back + got, piece + skip, n - skip);
+                got += n - skip;
+            }
+            assert_int_equal(got, size);
+            assert_memory_equal(back, text, size);
+            qn_tokens_free(&tokens);
+        }
+        qn_vocab_free(vocab);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(expected_ids),
         cmocka_unit_test(original_pairs),
+        cmocka_unit_test(random_round_trips),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
