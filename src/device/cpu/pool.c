@@ -1,11 +1,13 @@
 /*
- * pool.c: persistent threads that walk the jobs of a run together.
+ * pool.c: persistent threads that share the jobs of a run.
  *
- * One atomic word tells everything that the workers wait for: the number of the run, how many
- * workers take part in it and the number of the job. All other fields belong to the run: they are
- * written by one worker while all others of the run wait for the word to change, and read by them
- * after it has changed. A worker that is late (it overslept the end of a run) sees the word of a
- * later run and goes by that alone.
+ * One atomic word, the ticket, tells everything that the workers wait for: the number of the job,
+ * how many workers may take part, and how many tasks are left. A worker takes a task by lowering
+ * the ticket; who finishes the last task of a job starts the next one. Nobody waits for a worker
+ * that has no task: one that was put aside by the system, or overslept, just finds a later ticket.
+ *
+ * All other fields belong to the job. They are written before its ticket is published, and only
+ * read by workers that hold one of its tasks, which keeps the job from ending.
  */
 #define _GNU_SOURCE
 #include "device/cpu/pool.h"
@@ -23,58 +25,59 @@
 
 #define POOL_MAX_THREADS 512
 
-/* The word: run (24 bits), workers of the run (10 bits), job (30 bits; all ones: the run is over).
+/* The ticket: job (28 bits, only has to differ from those before), workers (10), tasks left (26).
  */
-#define JOB_BITS    30
+#define TASK_BITS   26
 #define WORKER_BITS 10
-#define JOB_OVER    ((UINT64_C(1) << JOB_BITS) - 1)
+#define MAX_TASKS   ((INT64_C(1) << TASK_BITS) - 1)
 
 typedef struct worker {
-    pthread_t thread;
+    pthread_t thread; /* not of worker 0, which is the caller */
     qn_pool *pool;
     int32_t index;
+    _Atomic bool asleep;
+    pthread_cond_t wake; /* with the pool's sleep_lock */
 } worker;
 
 struct qn_pool {
-    _Atomic uint64_t word;
-    _Alignas(64) _Atomic int64_t task; /* next task of the job */
-    _Alignas(64) _Atomic int32_t arrived;
-    _Alignas(64) int64_t n_tasks; /* of the job */
-    qn_pool_work work;            /* of the run */
+    _Atomic uint64_t ticket;
+    _Alignas(64) _Atomic int64_t n_done; /* tasks of the job */
+    _Atomic bool running;                /* a run is going on */
+    _Alignas(64) int64_t first, n_tasks; /* of the job: a part of what `next` gave */
+    int64_t rest;                        /* tasks that `next` gave and no job has had yet */
+    qn_pool_work work;                   /* of the run */
 
     int32_t n_threads;
     uint64_t spin_ns;
     _Atomic bool paused, quit;
 
     pthread_mutex_t sleep_lock;
-    pthread_cond_t sleep_cond;
-    _Atomic int32_t n_sleepers;
 
     pthread_mutex_t run_lock; /* one run at a time */
     bool has_affinity;
     cpu_set_t caller_set; /* where worker 0 runs, if has_affinity */
-    worker *workers;      /* n_started of them, for the indices 1 .. */
-    int32_t n_started;
+    worker *workers;      /* n_threads */
+    int32_t n_started;    /* threads, of the workers from 1 on */
 };
 
-static uint64_t make_word(uint64_t run, int32_t n_workers, uint64_t job)
+static uint64_t make_ticket(uint64_t job, int32_t n_workers, int64_t n_tasks)
 {
-    return run << (JOB_BITS + WORKER_BITS) | (uint64_t)n_workers << JOB_BITS | job;
+    return job << (TASK_BITS + WORKER_BITS) | (uint64_t)n_workers << TASK_BITS | (uint64_t)n_tasks;
 }
 
-static uint64_t word_run(uint64_t word)
+static uint64_t ticket_job(uint64_t ticket)
 {
-    return word >> (JOB_BITS + WORKER_BITS);
+    return ticket >> (TASK_BITS + WORKER_BITS);
 }
 
-static int32_t word_workers(uint64_t word)
+static int32_t ticket_workers(uint64_t ticket)
 {
-    return (int32_t)(word >> JOB_BITS & ((1U << WORKER_BITS) - 1));
+    return (int32_t)(ticket >> TASK_BITS & ((1U << WORKER_BITS) - 1));
 }
 
-static uint64_t word_job(uint64_t word)
+static int64_t ticket_tasks(uint64_t ticket)
 {
-    return word & JOB_OVER;
+    return (int64_t)(ticket & (uint64_t)MAX_TASKS);
 }
 
 static void relax(void)
@@ -89,17 +92,20 @@ static void relax(void)
 /* Waiting ---------------------------------------------------------------------------------------
  */
 
-/* Returns the word when it is no longer `old` (or the pool ends). Spins first, unless idle and
- * paused. */
-static uint64_t wait_change(qn_pool *pool, uint64_t old, bool idle)
+/* Whether the ticket has something for the worker, or the worker's wait is over. */
+static bool wanted(qn_pool *pool, int32_t index)
 {
-    uint64_t word, begin = 0;
-    for (uint32_t i = 0;; i++) {
-        word = atomic_load_explicit(&pool->word, memory_order_acquire);
-        if (word != old || atomic_load_explicit(&pool->quit, memory_order_relaxed)) {
-            return word;
-        }
-        if (idle && atomic_load_explicit(&pool->paused, memory_order_relaxed)) {
+    uint64_t ticket = atomic_load(&pool->ticket);
+    return (ticket_tasks(ticket) > 0 && index < ticket_workers(ticket)) ||
+           (index == 0 ? !atomic_load(&pool->running) : atomic_load(&pool->quit));
+}
+
+/* Returns when there is something to do, or to end. Spins first, then sleeps. */
+static void wait_for_work(qn_pool *pool, int32_t index)
+{
+    uint64_t begin = 0;
+    for (uint32_t i = 0; !wanted(pool, index); i++) {
+        if (index != 0 && atomic_load_explicit(&pool->paused, memory_order_relaxed)) {
             break;
         }
         if (i % 32 == 0) {
@@ -111,82 +117,89 @@ static uint64_t wait_change(qn_pool *pool, uint64_t old, bool idle)
         }
         relax();
     }
+    if (wanted(pool, index)) {
+        return;
+    }
+    worker *me = &pool->workers[index];
     pthread_mutex_lock(&pool->sleep_lock);
-    atomic_fetch_add(&pool->n_sleepers, 1);
-    while ((word = atomic_load(&pool->word)) == old && !atomic_load(&pool->quit)) {
-        pthread_cond_wait(&pool->sleep_cond, &pool->sleep_lock);
+    atomic_store(&me->asleep, true);
+    while (!wanted(pool, index)) {
+        pthread_cond_wait(&me->wake, &pool->sleep_lock);
     }
-    atomic_fetch_sub(&pool->n_sleepers, 1);
+    atomic_store(&me->asleep, false);
     pthread_mutex_unlock(&pool->sleep_lock);
-    return word;
 }
 
-static void wake_sleepers(qn_pool *pool)
+/* Wakes those of the first n workers that sleep. What was changed before this call, the look at
+ * `asleep` and their counterparts in wait_for_work are sequentially consistent: one of the two
+ * sides sees the other. */
+static void wake_workers(qn_pool *pool, int32_t n)
 {
-    if (atomic_load(&pool->n_sleepers) > 0) {
-        pthread_mutex_lock(&pool->sleep_lock);
-        pthread_cond_broadcast(&pool->sleep_cond);
-        pthread_mutex_unlock(&pool->sleep_lock);
+    for (int32_t i = 0; i < n; i++) {
+        worker *w = &pool->workers[i];
+        if (atomic_load(&w->asleep)) {
+            pthread_mutex_lock(&pool->sleep_lock);
+            pthread_cond_signal(&w->wake);
+            pthread_mutex_unlock(&pool->sleep_lock);
+        }
     }
-}
-
-/* Hands the job that the fields describe to the workers. The store and the look at n_sleepers are
- * sequentially consistent, as are their counterparts in wait_change: one of the two sees the other.
- */
-static void publish(qn_pool *pool, uint64_t word)
-{
-    atomic_store(&pool->word, word);
-    wake_sleepers(pool);
 }
 
 /* Working ---------------------------------------------------------------------------------------
  */
 
-static void take_part(qn_pool *pool, int32_t index, uint64_t word)
+/* Publishes the next job, or that the run is over. Only one worker is here at a time: the caller at
+ * the start of a run, then whoever did the last task of a job. */
+static void start_job(qn_pool *pool, int32_t index, int32_t n_workers)
 {
-    const uint64_t run = word_run(word);
-    const int32_t n_workers = word_workers(word);
-    while (word_run(word) == run && word_job(word) != JOB_OVER) {
-        int64_t n_tasks = pool->n_tasks;
-        for (;;) {
-            int64_t task = atomic_fetch_add_explicit(&pool->task, 1, memory_order_relaxed);
-            if (task >= n_tasks) {
-                break;
-            }
-            pool->work.task(pool->work.user, task, index);
-        }
-        if (atomic_fetch_add(&pool->arrived, 1) != n_workers - 1) {
-            word = wait_change(pool, word, false);
-            continue;
-        }
-        pool->n_tasks = pool->work.next(pool->work.user, index);
-        atomic_store_explicit(&pool->task, 0, memory_order_relaxed);
-        atomic_store_explicit(&pool->arrived, 0, memory_order_relaxed);
-        /* Job numbers only have to differ from the one before. */
-        uint64_t job = pool->n_tasks > 0 ? (word_job(word) + 1) % JOB_OVER : JOB_OVER;
-        word = make_word(run, n_workers, job);
-        publish(pool, word);
+    pool->first += pool->n_tasks;
+    if (pool->rest == 0) {
+        pool->first = 0;
+        pool->rest = pool->work.next(pool->work.user, index);
     }
+    pool->n_tasks = qn__min_i64(pool->rest, MAX_TASKS);
+    pool->rest -= pool->n_tasks;
+    atomic_store_explicit(&pool->n_done, 0, memory_order_relaxed);
+    uint64_t job = ticket_job(atomic_load(&pool->ticket)) + 1;
+    if (pool->n_tasks == 0) {
+        atomic_store(&pool->running, false);
+        wake_workers(pool, 1); /* the fields may belong to the next run now */
+        return;
+    }
+    atomic_store(&pool->ticket, make_ticket(job, n_workers, pool->n_tasks));
+    wake_workers(pool, n_workers);
+}
+
+/* Does one task, if there is one for this worker. */
+static bool do_task(qn_pool *pool, int32_t index)
+{
+    uint64_t ticket = atomic_load(&pool->ticket);
+    const int32_t n_workers = ticket_workers(ticket);
+    int64_t left = ticket_tasks(ticket);
+    if (left == 0 || index >= n_workers) {
+        return false;
+    }
+    if (!atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket - 1)) {
+        return true; /* somebody else was faster: look again */
+    }
+    const int64_t n_tasks = pool->n_tasks;
+    pool->work.task(pool->work.user, pool->first + n_tasks - left, index);
+    if (atomic_fetch_add(&pool->n_done, 1) == n_tasks - 1) {
+        start_job(pool, index, n_workers);
+    }
+    return true;
 }
 
 static void *worker_main(void *user)
 {
     worker *me = user;
     qn_pool *pool = me->pool;
-    uint64_t word = make_word(0, 0, JOB_OVER);
-    for (;;) {
-        uint64_t seen = word;
-        word = atomic_load(&pool->word);
-        if (word_run(word) == word_run(seen)) {
-            word = wait_change(pool, word, true);
-        }
-        if (atomic_load(&pool->quit)) {
-            return NULL;
-        }
-        if (word_run(word) != word_run(seen) && me->index < word_workers(word)) {
-            take_part(pool, me->index, word);
+    while (!atomic_load(&pool->quit)) {
+        if (!do_task(pool, me->index)) {
+            wait_for_work(pool, me->index);
         }
     }
+    return NULL;
 }
 
 static void run_alone(const qn_pool_work *work)
@@ -201,20 +214,16 @@ static void run_alone(const qn_pool_work *work)
 
 static void run_together(qn_pool *pool, int32_t n_threads, const qn_pool_work *work)
 {
-    int64_t n_tasks = work->next(work->user, 0);
-    if (n_tasks <= 0) {
-        return;
-    }
     pool->work = *work;
-    pool->n_tasks = n_tasks;
-    atomic_store_explicit(&pool->task, 0, memory_order_relaxed);
-    atomic_store_explicit(&pool->arrived, 0, memory_order_relaxed);
-    atomic_store_explicit(&pool->paused, false, memory_order_relaxed);
-    uint64_t run = word_run(atomic_load(&pool->word)) + 1;
-    uint64_t word = make_word(run, n_threads, 0);
-    publish(pool, word);
-    /* The number of the run lost its high bits in the word. */
-    take_part(pool, 0, word);
+    pool->first = pool->n_tasks = pool->rest = 0;
+    atomic_store(&pool->running, true);
+    atomic_store(&pool->paused, false);
+    start_job(pool, 0, n_threads);
+    while (atomic_load(&pool->running)) {
+        if (!do_task(pool, 0)) {
+            wait_for_work(pool, 0);
+        }
+    }
 }
 
 void qn__pool_run(qn_pool *pool, int32_t n_threads, const qn_pool_work *work)
@@ -316,8 +325,7 @@ static qn_status start_workers(qn_pool *pool, const qn_thread_options *o, const 
 {
     bool placed = true, ranked = true;
     for (int32_t i = 1; i < pool->n_threads; i++) {
-        worker *w = &pool->workers[i - 1];
-        *w = (worker){.pool = pool, .index = i};
+        worker *w = &pool->workers[i];
         if (pthread_create(&w->thread, NULL, worker_main, w) != 0) {
             return qn__error(err, QN_ERR_MEMORY, "cannot start thread %d of %d", (int)i,
                              (int)pool->n_threads);
@@ -359,14 +367,18 @@ qn_status qn__pool_make(const qn_thread_options *options, const qn_log *log, qn_
         return qn__error_memory(err, "thread pool");
     }
     memset(pool, 0, sizeof *pool);
-    atomic_init(&pool->word, make_word(0, 0, JOB_OVER));
     pool->n_threads = n;
     pool->spin_ns = (uint64_t)options->poll * 1000; /* a microsecond a level */
     pool->has_affinity = worker_set(options, 0, &pool->caller_set);
     pthread_mutex_init(&pool->sleep_lock, NULL);
-    pthread_cond_init(&pool->sleep_cond, NULL);
     pthread_mutex_init(&pool->run_lock, NULL);
     pool->workers = qn__calloc((size_t)n, sizeof *pool->workers);
+    for (int32_t i = 0; pool->workers && i < n; i++) {
+        worker *w = &pool->workers[i];
+        w->pool = pool;
+        w->index = i;
+        pthread_cond_init(&w->wake, NULL);
+    }
     qn_status status = pool->workers ? start_workers(pool, options, log, err)
                                      : qn__error_memory(err, "thread pool");
     if (status != QN_OK) {
@@ -382,16 +394,18 @@ void qn__pool_free(qn_pool *pool)
     if (!pool) {
         return;
     }
-    pthread_mutex_lock(&pool->sleep_lock);
     atomic_store(&pool->quit, true);
-    pthread_cond_broadcast(&pool->sleep_cond);
-    pthread_mutex_unlock(&pool->sleep_lock);
-    for (int32_t i = 0; i < pool->n_started; i++) {
+    for (int32_t i = 1; i <= pool->n_started; i++) {
+        pthread_mutex_lock(&pool->sleep_lock);
+        pthread_cond_signal(&pool->workers[i].wake);
+        pthread_mutex_unlock(&pool->sleep_lock);
         pthread_join(pool->workers[i].thread, NULL);
+    }
+    for (int32_t i = 0; pool->workers && i < pool->n_threads; i++) {
+        pthread_cond_destroy(&pool->workers[i].wake);
     }
     free(pool->workers);
     pthread_mutex_destroy(&pool->run_lock);
-    pthread_cond_destroy(&pool->sleep_cond);
     pthread_mutex_destroy(&pool->sleep_lock);
     free(pool);
 }

@@ -1,9 +1,10 @@
 /*
  * pool.h: the thread pool of the CPU device.
  *
- * A run is a series of jobs; a job is a number of tasks that the workers take from a counter. When
- * the last worker has finished a job, it alone asks for the next one (the others wait): so `next`
- * needs no lock, and may do small work itself. Idle workers spin for a moment and then sleep.
+ * A run is a series of jobs; a job is a number of tasks that the workers take one by one. Who
+ * finishes the last task of a job asks for the next job, alone: so `next` needs no lock, and may do
+ * small work itself. Workers without a task spin for a moment and then sleep; a job never waits for
+ * them.
  */
 #ifndef QUERN_DEVICE_CPU_POOL_H
 #define QUERN_DEVICE_CPU_POOL_H
