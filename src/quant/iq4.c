@@ -42,19 +42,42 @@ QN_DECODER(iq4_xs)
     }
 }
 
-/* Index of the table value nearest to z; between two equally near ones the upper. */
+/* The middle between a table value and the next, and the step to it. A number takes the upper of
+ * two values that are equally near. */
+static const float middle[15] = {-115.5F, -93.5F, -74.0F, -57.0F, -42.0F, -28.5F, -16.0F, -4.5F,
+                                 7.0F,    19.0F,  31.5F,  45.5F,  61.0F,  79.0F,  101.0F};
+static const float step_up[15] = {23.0F, 21.0F, 18.0F, 16.0F, 14.0F, 13.0F, 12.0F, 11.0F,
+                                  12.0F, 12.0F, 13.0F, 15.0F, 16.0F, 20.0F, 24.0F};
+
+/* Index of the table value nearest to z. */
 static int nearest(float z)
 {
-    int low = 0;
-    for (int step = 8; step > 0; step /= 2) {
-        low += z >= (float)qn__iq4_values[low + step] ? step : 0;
+    int index = 0;
+    for (int k = 0; k < 15; k++) {
+        index += z >= middle[k];
     }
-    if (low == 15 || !(z > (float)qn__iq4_values[0])) {
-        return low;
+    return index;
+}
+
+typedef float lanes __attribute__((vector_size(16)));
+typedef int32_t mask __attribute__((vector_size(16)));
+
+/* The table values nearest to f * x, as sums of steps: exact, and free of look-ups. */
+static void nearest_values(const float *x, float f, float q[QN_BLOCK])
+{
+    const float lowest = (float)qn__iq4_values[0];
+    for (int i = 0; i < QN_BLOCK; i += 4) {
+        lanes z;
+        lanes sum = {lowest, lowest, lowest, lowest};
+        memcpy(&z, x + i, sizeof z);
+        z = z * f;
+        for (int k = 0; k < 15; k++) {
+            lanes step = {step_up[k], step_up[k], step_up[k], step_up[k]};
+            mask reached = z >= middle[k];
+            sum += (lanes)((mask)step & reached);
+        }
+        memcpy(q + i, &sum, sizeof sum);
     }
-    float below = z - (float)qn__iq4_values[low];
-    float above = (float)qn__iq4_values[low + 1] - z;
-    return below < above ? low : low + 1;
 }
 
 /* The scale of 32 values with weights w, or 0 where they are (nearly) zero. */
@@ -73,10 +96,11 @@ static float fit_scale(const float *x, const float *w)
         float f = first ? 1.0F / (-extreme / lowest) : ((float)k + lowest) / extreme;
         float a = 0.0F;
         float b = 0.0F;
+        float q[QN_BLOCK];
+        nearest_values(x, f, q);
         for (int i = 0; i < QN_BLOCK; i++) {
-            float q = (float)qn__iq4_values[nearest(f * x[i])];
-            a += w[i] * q * x[i];
-            b += w[i] * q * q;
+            a += w[i] * q[i] * x[i];
+            b += w[i] * q[i] * q[i];
         }
         if (first) {
             scale = b > 0.0F ? a / b : 0.0F;

@@ -8,7 +8,7 @@
 
 #include "quant/quant.h"
 
-enum { MAX_VALUES = 2048 };
+enum { MAX_VALUES = 512 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
