@@ -3,6 +3,8 @@
 
 #include "support/small_vocab.h"
 
+#include <pthread.h>
+
 enum { AROUND = QN_TOKENIZE_ADD_SPECIAL, PARSE = QN_TOKENIZE_PARSE_SPECIAL };
 
 static qn_vocab *load(const char *name)
@@ -372,6 +374,53 @@ static void buffers_of_the_caller(void **state)
     qn_vocab_free(v);
 }
 
+#define THREADS 4
+#define TURNS   200
+
+typedef struct worker {
+    const qn_vocab *vocab;
+    uint64_t sum; /* of all ids of all turns */
+    bool failed;
+} worker;
+
+static void *tokenize_often(void *user)
+{
+    worker *w = user;
+    static const char text[] = "ab[X]ab Hello, caf\xC3\xA9\n</s><dna>acgt</dna> ab";
+    for (int turn = 0; turn < TURNS; turn++) {
+        qn_tokens got = {0};
+        size_t size = 1 + (size_t)turn % (sizeof text - 1);
+        w->failed |= qn_vocab_tokenize(w->vocab, text, size, PARSE, &got, NULL) != QN_OK;
+        for (size_t i = 0; i < got.count; i++) {
+            w->sum = w->sum * 31 + (uint64_t)got.ids[i];
+        }
+        qn_tokens_free(&got);
+    }
+    return NULL;
+}
+
+/* One vocabulary, several threads: the same ids for all. */
+static void threads_share(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"spm", "bpe", "raw", "wpm", "ugm", "plamo2", "hybriddna"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        qn_vocab *v = load(names[i]);
+        worker workers[THREADS] = {{0}};
+        pthread_t threads[THREADS];
+        for (int t = 0; t < THREADS; t++) {
+            workers[t].vocab = v;
+            assert_int_equal(pthread_create(&threads[t], NULL, tokenize_often, &workers[t]), 0);
+        }
+        for (int t = 0; t < THREADS; t++) {
+            pthread_join(threads[t], NULL);
+            assert_false(workers[t].failed);
+            assert_true(workers[t].sum == workers[0].sum);
+        }
+        qn_vocab_free(v);
+    }
+}
+
 static void missing_tokens_are_errors(void **state)
 {
     (void)state;
@@ -405,6 +454,7 @@ int main(void)
         cmocka_unit_test(markers_and_ends),
         cmocka_unit_test(streams_whole_characters),
         cmocka_unit_test(buffers_of_the_caller),
+        cmocka_unit_test(threads_share),
         cmocka_unit_test(missing_tokens_are_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
