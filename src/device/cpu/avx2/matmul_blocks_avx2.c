@@ -220,7 +220,8 @@ QN_INLINE __m256 take(kind how, const scales *s, const qn_act_chunk *x, int64_t 
         acc = _mm256_fmadd_ps(s->m, _mm256_broadcast_ss(&x->s[b]), acc);
     } else if (how == KIND_SUBS_MINIMUM) {
         /* half[b] holds the plain sums of the two sub-blocks; they fit 16 bits. */
-        const __m256i sums = _mm256_set1_epi32((x->half[b][0] & 0xffff) | (x->half[b][1] << 16));
+        const uint32_t pair = ((uint32_t)x->half[b][0] & 0xffffU) | (uint32_t)x->half[b][1] << 16;
+        const __m256i sums = _mm256_set1_epi32((int32_t)pair);
         const __m256 jsum = _mm256_cvtepi32_ps(_mm256_madd_epi16(s->minimum, sums));
         acc = _mm256_fmadd_ps(jsum, _mm256_mul_ps(s->m, dx), acc);
     }
@@ -327,6 +328,7 @@ QN_INLINE void open_blocks(qn_type type, const uint8_t *chunk, int64_t n, open_c
 {
     const arrays a = arrays_of(type, chunk, n);
     for (int64_t b = 0; b < n; b++) {
+        qn__fetch_ahead(type, chunk, b);
         for (int h = 0; h < 2; h++) {
             __m256i w[QUADS];
             open_levels(type, &a, b, h, w);
@@ -425,6 +427,7 @@ QN_INLINE void mul_group_by_one(qn_type type, const qn_matmul_tile *t, int64_t r
             (const qn_act_chunk *)((const uint8_t *)t->x[0] + (size_t)i * t->x_stride)};
         __m256 acc[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
         for (int64_t b = 0; b < n / QN_PACK_BLOCK; b++) {
+            qn__fetch_ahead(type, chunk, b);
             for (int h = 0; h < 2; h++) {
                 __m256i levels[QUADS], w[QUADS][2];
                 __m256 one[1][2] = {{acc[h], acc[h]}};

@@ -253,6 +253,7 @@ QN_INLINE void open_blocks(qn_type type, const uint8_t *chunk, int64_t n, open_c
 {
     const arrays a = arrays_of(type, chunk, n);
     for (int64_t b = 0; b < n; b++) {
+        qn__fetch_ahead(type, chunk, b);
         open_levels(type, &a, b, out->w[b]);
         open_scales(type, &a, b, &out->s[b]);
     }
@@ -350,6 +351,7 @@ QN_INLINE void mul_group_by_one(qn_type type, const qn_matmul_tile *t, int64_t r
         for (int64_t b = 0; b < n / QN_PACK_BLOCK; b++) {
             __m512i w[QUADS];
             scales s;
+            qn__fetch_ahead(type, chunk, b);
             open_levels(type, &a, b, w);
             open_scales(type, &a, b, &s);
             dot_block(kind_of(type), w, &s, &x, 1, b, acc);
