@@ -60,6 +60,10 @@ typedef struct qn_act_form {
 /* Blocks whose largest magnitude lies below this count as zero: 127 / amax would overflow. */
 #define QN_ACT_MIN 0x1p-119F
 
+/* How many scales a block of activations tries: amax / 127, amax / 126, … The one with the least
+ * sum of squared errors is taken, the first of equal ones. */
+#define QN_ACT_SCALES 4
+
 /* The form for a weight type. */
 static inline qn_act_form qn__act_form(qn_type type)
 {

@@ -40,6 +40,28 @@ static uint32_t greatest(__m256i x)
     return (uint32_t)_mm_cvtsi128_si32(m);
 }
 
+/* The tree over 16 lanes: 8, 4, 2, 1 apart. */
+static float join_lanes(__m256 low, __m256 high)
+{
+    const __m256 eight = _mm256_add_ps(low, high);
+    __m128 x = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
+}
+
+/* Levels for one scale; returns the sum of the squared errors. */
+static float quantize_by(const __m256 v[4], float amax, float divisor, __m256i q[4])
+{
+    const __m256 inverse = _mm256_set1_ps(divisor / amax), d = _mm256_set1_ps(amax / divisor);
+    __m256 sum[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+    for (int i = 0; i < 4; i++) {
+        q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
+        const __m256 error = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(q[i]), d, v[i]);
+        sum[i % 2] = _mm256_fmadd_ps(error, error, sum[i % 2]);
+    }
+    return join_lanes(sum[0], sum[1]);
+}
+
 /* Levels of 32 values, in order; *d their scale. */
 static __m256i quantize_levels(const float *x, float *d)
 {
@@ -60,12 +82,19 @@ static __m256i quantize_levels(const float *x, float *d)
         *d = 0.0F;
         return _mm256_setzero_si256();
     }
-    const __m256 inverse = _mm256_set1_ps(127.0F / amax);
     __m256i q[4];
-    for (int i = 0; i < 4; i++) {
-        q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
+    float divisor = 127.0F;
+    float least = quantize_by(v, amax, divisor, q);
+    for (float next = 126.0F; next > 127.0F - (float)QN_ACT_SCALES; next -= 1.0F) {
+        __m256i levels[4];
+        const float error = quantize_by(v, amax, next, levels);
+        if (error < least) {
+            least = error;
+            divisor = next;
+            memcpy(q, levels, sizeof levels);
+        }
     }
-    *d = amax / 127.0F;
+    *d = amax / divisor;
     /* The packs work in halves of 128 bits: quads come out as 0 2 4 6 1 3 5 7. */
     const __m256i packed =
         _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));

@@ -17,6 +17,25 @@ enum { ROWS = QN_PACK_ROWS, COLS = 8 /* columns that share an opened chunk */ };
  */
 
 /* Levels of 32 values; returns their scale. */
+/* Levels for one scale, amax / divisor; returns the sum of the squared errors, in 16 lanes. */
+static float quantize_by(const float *x, float amax, float divisor, int8_t q[32])
+{
+    const float inverse = divisor / amax;
+    const float d = amax / divisor;
+    float lanes[16] = {0};
+    for (int i = 0; i < QN_PACK_BLOCK; i++) {
+        q[i] = (int8_t)lrintf(x[i] * inverse);
+        const float error = fmaf(-(float)q[i], d, x[i]);
+        lanes[i % 16] = fmaf(error, error, lanes[i % 16]);
+    }
+    for (int n = 8; n > 0; n /= 2) {
+        for (int i = 0; i < n; i++) {
+            lanes[i] += lanes[i + n];
+        }
+    }
+    return lanes[0];
+}
+
 static float quantize_block(const float *x, int8_t q[32])
 {
     uint32_t bits = 0; /* of the largest magnitude; as integers so that a NaN wins */
@@ -32,11 +51,18 @@ static float quantize_block(const float *x, int8_t q[32])
     if (amax < QN_ACT_MIN) {
         return 0.0F;
     }
-    const float inverse = 127.0F / amax;
-    for (int i = 0; i < QN_PACK_BLOCK; i++) {
-        q[i] = (int8_t)lrintf(x[i] * inverse);
+    float divisor = 127.0F;
+    float least = quantize_by(x, amax, divisor, q);
+    for (float next = 126.0F; next > 127.0F - (float)QN_ACT_SCALES; next -= 1.0F) {
+        int8_t levels[QN_PACK_BLOCK];
+        const float error = quantize_by(x, amax, next, levels);
+        if (error < least) {
+            least = error;
+            divisor = next;
+            memcpy(q, levels, sizeof levels);
+        }
     }
-    return amax / 127.0F;
+    return amax / divisor;
 }
 
 static void quantize(const float *x, int64_t n, qn_act_form form, void *chunks, size_t stride)
