@@ -19,12 +19,12 @@ static const qn_type types[N_TYPES] = {QN_TYPE_F32,  QN_TYPE_BF16, QN_TYPE_Q4_0,
 
 /* Rows: llama, gemma3, qwen3moe. */
 static const uint64_t golden[QN_TEST_TINY_COUNT][N_TYPES] = {
-    {0x7d134a995c9446f8, 0x331193d8ab11398c, 0xb2da6f3b1e5cef63, 0xfa5f680e0e855dc4,
-     0x0295389814a74a21, 0xca01eddb95a3ce4e},
-    {0xa449f6bcb4db612e, 0x7a36fc230f345b8b, 0x90869ce725829a29, 0xd19fe39371961ade,
-     0x53bad14094617c54, 0xc1370bfdb0662a5a},
-    {0x0575c284fa809f61, 0x773392548f0a0f05, 0x30430477113dad1f, 0xfac8847424e28094,
-     0x9493d7f1225ffaf6, 0x4187f824cd6ef1e5},
+    {0x7d134a995c9446f8, 0x331193d8ab11398c, 0x7ad9b29a5fc5af2b, 0x41656fe1b2bd22e0,
+     0x974983f7098cabf7, 0x565c38c8fb50f223},
+    {0xa449f6bcb4db612e, 0x7a36fc230f345b8b, 0x4913822da02f3826, 0xe08d3e75d5aac174,
+     0x5b9c5b7aa542e071, 0xe2a186d39851aadb},
+    {0x0575c284fa809f61, 0x773392548f0a0f05, 0xc18d5ab3445ae5c9, 0x70b357f01cb0734c,
+     0xc723893ca31dde8a, 0x95ffdc507c03aa6e},
 };
 
 static const char *paths[QN_TEST_TINY_COUNT][N_TYPES];
