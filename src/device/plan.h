@@ -10,8 +10,8 @@
  *   for each batch: plan_bind(plan); fill input->data; plan_run(plan, n_threads, …); read
  * output->data
  *
- * The graph belongs to the caller and must outlive the plan. Plans of one device and one memory are
- * used by one thread at a time.
+ * The graph belongs to the caller, serves one plan and must outlive it. Plans of one device and one
+ * memory are used by one thread at a time.
  */
 #ifndef QUERN_DEVICE_PLAN_H
 #define QUERN_DEVICE_PLAN_H

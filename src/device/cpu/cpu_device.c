@@ -140,7 +140,7 @@ static qn_status cpu_weight_load(qn_device *device, qn_weight *w, qn_error *err)
 {
     qn_cpu_device *cpu = (qn_cpu_device *)device;
     const qn_type_info *info = qn_type_get_info(w->type);
-    if (!(w->uses & QN_WEIGHT_MATRIX)) {
+    if (!(w->uses & QN_WEIGHT_MATRIX) || w->packed) {
         return QN_OK;
     }
     if (!info || !qn__cpu_pack_supports(w->type)) {
