@@ -288,18 +288,25 @@ static void put_split(qn_type type, const qn_split *in, int64_t n, int row, uint
     }
 }
 
-/* k values of float row `row`; `unit` bytes each, `pair` of them beside each other. */
-static void put_floats(const uint8_t *src, int64_t k, size_t unit, int64_t pair, int row,
-                       uint8_t *out)
+/* k values of float row `row`, `step` bytes (one value, or a pair of them) at a time. */
+static inline void put_steps(const uint8_t *src, size_t bytes, size_t step, int row, uint8_t *out)
 {
-    const size_t step = (size_t)pair * unit;
-    for (int64_t i = 0; i + pair <= k; i += pair) {
-        memcpy(out + ((size_t)(i / pair) * QN_PACK_ROWS + (size_t)row) * step,
-               src + (size_t)i * unit, step);
+    size_t at = 0;
+    for (; at + step <= bytes; at += step) {
+        memcpy(out + at * QN_PACK_ROWS + (size_t)row * step, src + at, step);
     }
-    if (k % pair != 0) {
-        memcpy(out + ((size_t)(k / pair) * QN_PACK_ROWS + (size_t)row) * step,
-               src + (size_t)(k - 1) * unit, unit);
+    if (at < bytes) { /* an odd last value of a pair */
+        memcpy(out + at * QN_PACK_ROWS + (size_t)row * step, src + at, bytes - at);
+    }
+}
+
+/* The same with the step as a constant of the loop. */
+static void put_floats(qn_type type, const uint8_t *src, int64_t k, int row, uint8_t *out)
+{
+    if (type == QN_TYPE_F16) {
+        put_steps(src, (size_t)k * 2, 2, row, out);
+    } else {
+        put_steps(src, (size_t)k * (type == QN_TYPE_F32 ? 4 : 2), 4, row, out);
     }
 }
 
@@ -321,7 +328,7 @@ static void pack_group(qn_type type, const uint8_t *rows, size_t row_bytes, int6
                 splits[type](src, blocks, &split);
                 put_split(type, &split, blocks, row, out);
             } else {
-                put_floats(src, values, info->block_bytes, type == QN_TYPE_BF16 ? 2 : 1, row, out);
+                put_floats(type, src, values, row, out);
             }
         }
         out += bytes;
