@@ -10,7 +10,7 @@
 
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 20
-PROMPT ?= <|im_start|>user\nWhat is a quern, and what did people grind with it?<|im_end|>\n<|im_start|>assistant\n
+PROMPT ?= <|im_start|>user\nTell me a short story about a miller who grinds flour with two stones.<|im_end|>\n<|im_start|>assistant\n
 SOURCES = $(shell git ls-files '*.c' '*.h')
 
 .PHONY: all build setup demo test install format check-format sanitize fuzz clean
@@ -29,7 +29,7 @@ demo:
 	@cmake --preset release -DQUERN_BUILD_TESTS=OFF >/dev/null
 	@cmake --build --preset release --target quern
 	@model=$$(tools/fetch_model.sh smollm2) && \
-	build/release/quern run -m "$$model" -e -p '$(PROMPT)' -n 200 -s 7 --temp 0.4 --no-display-prompt
+	build/release/quern run -m "$$model" -e -p '$(PROMPT)' -n 200 --temp 0 --no-display-prompt
 
 test: setup
 	@cmake --preset release -DQUERN_BUILD_TESTS=ON >/dev/null
