@@ -9,6 +9,7 @@
 #define CHUNK_BYTES ((size_t)64 * 1024)
 #define BLOCK_ALIGN ((size_t)64)
 #define HUGE_PAGE   ((size_t)2 * 1024 * 1024)
+#define PAGES_FROM  ((size_t)128 * 1024)
 #define HUGE_FROM   (2 * HUGE_PAGE)
 
 void *qn__calloc(size_t count, size_t size)
@@ -45,24 +46,27 @@ char *qn__strndup(const char *text, size_t n)
     return copy;
 }
 
-/* Big blocks come from the kernel directly: they are zero, and pages not touched cost nothing. */
-void *qn__block_alloc(size_t bytes)
+/* Where a block of `bytes` comes from. Larger ones come from the kernel directly: they are zero,
+ * and pages that are not touched cost nothing. */
+typedef enum block_source { FROM_HEAP, FROM_PAGES, FROM_HUGE_PAGES } block_source;
+
+static block_source source_of(size_t bytes)
 {
-    if (bytes > SIZE_MAX - 2 * HUGE_PAGE) {
-        return NULL;
-    }
-    if (bytes < HUGE_FROM) {
-        size_t rounded = qn__align_up(bytes ? bytes : 1, BLOCK_ALIGN);
-        void *p = aligned_alloc(BLOCK_ALIGN, rounded);
-        if (p) {
-            memset(p, 0, rounded);
-        }
-        return p;
-    }
-    size_t length = qn__align_up(bytes, HUGE_PAGE);
-    uint8_t *p = mmap(NULL, length + HUGE_PAGE, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) {
+    return bytes < PAGES_FROM ? FROM_HEAP : bytes < HUGE_FROM ? FROM_PAGES : FROM_HUGE_PAGES;
+}
+
+static void *map_pages(size_t length)
+{
+    void *p = mmap(NULL, length, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+/* `length`, a multiple of the huge page, aligned to it. */
+static void *map_huge_pages(size_t length)
+{
+    uint8_t *p = map_pages(length + HUGE_PAGE);
+    if (!p) {
         return NULL;
     }
     uint8_t *aligned = (uint8_t *)qn__align_up((size_t)p, HUGE_PAGE);
@@ -77,15 +81,41 @@ void *qn__block_alloc(size_t bytes)
     return aligned;
 }
 
+void *qn__block_alloc(size_t bytes)
+{
+    if (bytes > SIZE_MAX - 2 * HUGE_PAGE) {
+        return NULL;
+    }
+    switch (source_of(bytes)) {
+    case FROM_PAGES:
+        return map_pages(bytes);
+    case FROM_HUGE_PAGES:
+        return map_huge_pages(qn__align_up(bytes, HUGE_PAGE));
+    default:
+        break;
+    }
+    size_t rounded = qn__align_up(bytes ? bytes : 1, BLOCK_ALIGN);
+    void *p = aligned_alloc(BLOCK_ALIGN, rounded);
+    if (p) {
+        memset(p, 0, rounded);
+    }
+    return p;
+}
+
 void qn__block_free(void *block, size_t bytes)
 {
     if (!block) {
         return;
     }
-    if (bytes < HUGE_FROM) {
-        free(block);
-    } else {
+    switch (source_of(bytes)) {
+    case FROM_PAGES:
+        munmap(block, bytes);
+        break;
+    case FROM_HUGE_PAGES:
         munmap(block, qn__align_up(bytes, HUGE_PAGE));
+        break;
+    default:
+        free(block);
     }
 }
 

@@ -27,8 +27,8 @@ static void sizes_are_checked(void **state)
 static void blocks_are_aligned_and_zero(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {1, 100, 4194303, 4194304, 9000001};
-    for (size_t i = 0; i < 5; i++) {
+    static const size_t sizes[] = {1, 100, 131071, 131072, 4194303, 4194304, 9000001};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         uint8_t *p = qn__block_alloc(sizes[i]);
         assert_non_null(p);
         assert_int_equal((uintptr_t)p % 64, 0);
