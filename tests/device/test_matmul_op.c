@@ -7,27 +7,48 @@
 #include "device/plan.h"
 #include "tensor/graph.h"
 
-/* Runs a node as a pool would with n_threads workers, tasks in an odd order. */
-static void run_node(const qn_cpu_kernel *kernel, qn_node *node, const qn_cpu_matmul_fns *fns,
-                     int32_t n_threads)
+static qn_cpu_step make_step(const qn_cpu_kernel *kernel, const qn_node *node,
+                             const qn_cpu_isa *isa, int32_t n_threads)
 {
-    const qn_cpu_isa isa = {.name = "test", .matmul = fns};
     qn_cpu_step step = {
-        .node = node, .kernel = kernel, .isa = &isa, .n_threads = n_threads, .n_phases = 1};
+        .node = node, .kernel = kernel, .isa = isa, .n_threads = n_threads, .n_phases = 1};
     assert_true(!kernel->supports || kernel->supports(node));
     kernel->prepare(&step);
     assert_true(step.n_phases >= 1 && step.n_phases <= QN_CPU_MAX_PHASES);
     assert_int_equal(step.scratch_bytes, 0);
-    step.shared = qn__block_alloc(step.shared_bytes + 1);
-    assert_non_null(step.shared);
-    memset(step.shared, 0xa5, step.shared_bytes); /* it may hold anything */
-    for (int phase = 0; phase < step.n_phases; phase++) {
-        const int64_t n = kernel->count(&step, phase);
+    return step;
+}
+
+/* Memory that may hold anything. */
+static void *make_workspace(size_t bytes)
+{
+    void *block = qn__block_alloc(bytes + 1);
+    assert_non_null(block);
+    memset(block, 0xa5, bytes);
+    return block;
+}
+
+/* Runs a step as a pool would with its number of workers, tasks in an odd order. */
+static void run_step(qn_cpu_step *step)
+{
+    step->shared = make_workspace(step->shared_bytes);
+    for (int phase = 0; phase < step->n_phases; phase++) {
+        const int64_t n = step->kernel->count(step, phase);
         for (int64_t i = 0; i < n; i++) {
-            kernel->run(&step, phase, n_threads % 2 ? i : n - 1 - i, NULL);
+            step->kernel->run(step, phase, step->n_threads % 2 ? i : n - 1 - i, NULL);
         }
     }
-    qn__block_free(step.shared, step.shared_bytes + 1);
+    qn__block_free(step->shared, step->shared_bytes + 1);
+}
+
+static void run_node(const qn_cpu_kernel *kernel, qn_node *node, const qn_cpu_matmul_fns *fns,
+                     int32_t n_threads)
+{
+    const qn_cpu_isa isa = {.name = "test", .matmul = fns};
+    qn_cpu_step step = make_step(kernel, node, &isa, n_threads);
+    step.kept = make_workspace(step.kept_bytes);
+    run_step(&step);
+    qn__block_free(step.kept, step.kept_bytes + 1);
 }
 
 /* One column of one plane by the definition. */
@@ -237,6 +258,127 @@ static void test_threads(void **state)
     matmul_free(&stack);
 }
 
+/* Two products of the same activations, the second with what the first has quantized where the
+ * forms allow. */
+static void check_reuse(const matmul_type *a, const matmul_type *b, bool by_id)
+{
+    enum { K = 512, ROWS = 37, TOKENS = 3 };
+    qn_test_random r = {7};
+    qn_error err;
+    qn_graph *g = qn__graph_make(&err);
+    const matmul_type *types[2] = {a, b};
+    const qn_cpu_kernel *kernel = by_id ? &qn__cpu_mul_mat_id : &qn__cpu_mul_mat;
+    const qn_cpu_isa isa = {.name = "test", .matmul = best_fns()};
+    float *acts = matmul_random_acts(&r, (size_t)K * TOKENS), want[ROWS];
+    int32_t ids[TOKENS] = {0, 0, 0};
+    matmul_matrix m[2];
+    qn_cpu_step step[2];
+    assert_non_null(g);
+    qn_node *x = qn__graph_input(g, QN_TYPE_F32, 3,
+                                 (int64_t[]){K, by_id ? 1 : TOKENS, by_id ? TOKENS : 1}, "x");
+    qn_node *id = qn__graph_input(g, QN_TYPE_I32, 2, (int64_t[]){1, TOKENS}, "ids");
+    x->data = acts;
+    id->data = ids;
+    for (int i = 0; i < 2; i++) {
+        m[i] = matmul_make(&r, types[i], K, ROWS, 1);
+        qn_node *w = qn__graph_weight(g, &m[i].weight, "w");
+        qn_node *y = by_id ? qn__graph_mul_mat_id(g, w, x, id) : qn__graph_mul_mat(g, w, x, NULL);
+        y->data = make_result(y);
+        step[i] = make_step(kernel, y, &isa, 2);
+    }
+    qn_test_ok(qn__graph_finish(g, &err), err);
+    const qn_act_form f[2] = {qn__act_form(a->type), qn__act_form(b->type)};
+    const bool suits = f[0].factor == 0 || f[1].factor == 0 ||
+                       (f[0].factor == f[1].factor && f[0].sub == f[1].sub);
+    assert_int_equal(kernel->reuse(&step[1], &step[0]), suits);
+    const int64_t quantizing = kernel->count(&step[0], 0);
+    assert_true(quantizing > by_id);
+    assert_int_equal(kernel->count(&step[1], 0), suits ? by_id : quantizing);
+    assert_int_equal(step[0].kept_bytes, step[1].kept_bytes);
+    step[0].kept = step[1].kept = make_workspace(step[0].kept_bytes);
+    for (int i = 0; i < 2; i++) {
+        run_step(&step[i]);
+        for (int t = 0; t < TOKENS; t++) {
+            multiply_alone(&m[i], 0, acts + t * K, NULL, want);
+            assert_memory_equal(want, (const float *)step[i].node->data + t * ROWS, sizeof want);
+        }
+    }
+    qn__block_free(step[0].kept, step[0].kept_bytes + 1);
+    for (int i = 0; i < 2; i++) {
+        free(step[i].node->data);
+        matmul_free(&m[i]);
+    }
+    qn__graph_free(g);
+    free(acts);
+}
+
+static void test_reuse(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_MATMUL_TYPES; i++) {
+        for (int j = 0; j < N_MATMUL_TYPES; j++) {
+            if (qn_type_get_info(matmul_types[i].type)->quantized &&
+                qn_type_get_info(matmul_types[j].type)->quantized) {
+                check_reuse(&matmul_types[i], &matmul_types[j], (i + j) % 2 == 0);
+            }
+        }
+    }
+}
+
+/* Products of several activations in turn, of mixed types, with other steps between them: the
+ * bits that each has in a plan of its own. */
+static void test_reuse_in_plan(void **state)
+{
+    enum { K = 512, ROWS = 48, TOKENS = 5, PRODUCTS = 10 };
+    static const struct {
+        int type, input;
+    } products[PRODUCTS] = {{7, 0}, {3, 0}, {3, 0}, {7, 1}, {3, 0},
+                            {0, 0}, {3, 0}, {7, 0}, {7, 1}, {12, 1}};
+    qn_test_random r = {11};
+    float *acts = matmul_random_acts(&r, (size_t)2 * K * TOKENS), want[ROWS];
+    matmul_matrix m[PRODUCTS];
+    qn_node *y[PRODUCTS];
+    qn_error err;
+    qn_device *device = NULL;
+    qn_plan *plan = NULL;
+    qn_device_options options = qn_device_defaults();
+    qn_graph *g = qn__graph_make(&err);
+    (void)state;
+    options.threads.n_threads = 3;
+    qn_test_ok(qn_device_open(0, &options, &device, &err), err);
+    qn_node *x[2];
+    for (int i = 0; i < 2; i++) {
+        x[i] = qn__graph_input(g, QN_TYPE_F32, 2, (int64_t[]){K, TOKENS}, "x");
+    }
+    for (int i = 0; i < PRODUCTS; i++) {
+        m[i] = matmul_make(&r, &matmul_types[products[i].type], K, ROWS, 1);
+        qn_node *w = qn__graph_weight(g, &m[i].weight, "w");
+        y[i] = qn__graph_mul_mat(g, w, x[products[i].input], NULL);
+        qn__graph_output(g, y[i], "y");
+        qn__graph_output(g, qn__graph_soft_max(g, y[i]), "p");
+    }
+    qn_test_ok(qn__plan_make(g, device, NULL, &plan, &err), err);
+    for (int i = 0; i < 2; i++) {
+        memcpy(x[i]->data, acts + i * K * TOKENS, (size_t)K * TOKENS * sizeof *acts);
+    }
+    for (int run = 0; run < 2; run++) {
+        qn_test_ok(qn__plan_run(plan, 3 - run, NULL, &err), err);
+        for (int i = 0; i < PRODUCTS; i++) {
+            for (int t = 0; t < TOKENS; t++) {
+                multiply_alone(&m[i], 0, acts + (products[i].input * TOKENS + t) * K, NULL, want);
+                assert_memory_equal(want, (float *)y[i]->data + t * ROWS, sizeof want);
+            }
+        }
+    }
+    qn__plan_free(plan);
+    qn__graph_free(g);
+    qn_device_free(device);
+    for (int i = 0; i < PRODUCTS; i++) {
+        matmul_free(&m[i]);
+    }
+    free(acts);
+}
+
 static void test_sizes(void **state)
 {
     (void)state;
@@ -274,10 +416,9 @@ static void test_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_mul_mat),
-        cmocka_unit_test(test_mul_mat_id),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_sizes),      cmocka_unit_test(test_mul_mat),
+        cmocka_unit_test(test_mul_mat_id), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_reuse),      cmocka_unit_test(test_reuse_in_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,8 +54,9 @@ typedef struct qn_cpu_step {
     int32_t n_threads;    /* of this run (in prepare: the most of any run), to cut work by */
     int32_t n_phases;     /* set by prepare; 1 unless it says otherwise */
     size_t shared_bytes;  /* set by prepare: workspace of the step, shared by all tasks */
+    size_t kept_bytes;    /* set by prepare: workspace that later steps may find as it was left */
     size_t scratch_bytes; /* set by prepare: workspace of each worker */
-    void *shared;         /* given by the plan before a run, aligned to 64 */
+    void *shared, *kept;  /* given by the plan before a run, aligned to 64 */
     int64_t tile[4];      /* the kernel's own numbers, set by prepare */
 } qn_cpu_step;
 
@@ -64,6 +65,9 @@ typedef struct qn_cpu_kernel {
     bool (*supports)(const qn_node *node);
     /* Fills the step's phases, workspace sizes and tile. NULL: one phase, no workspace. */
     void (*prepare)(qn_cpu_step *step);
+    /* Whether the step can use what `before` leaves in the kept workspace, instead of writing it;
+     * `before` is the last step that does write there. May change both steps. NULL: never. */
+    bool (*reuse)(qn_cpu_step *step, qn_cpu_step *before);
     /* Number of tasks of a phase; called at the start of the phase of every run, so it may look at
      * the contents of input leaves. */
     int64_t (*count)(const qn_cpu_step *step, int phase);

@@ -1,9 +1,11 @@
 /*
  * op_matmul.c: MUL_MAT and MUL_MAT_ID on the CPU: workspaces, the cut into tasks, columns.
  *
- * Block formats: phase 0 quantizes the activations into the step's shared memory, chunk by chunk,
+ * Block formats: phase 0 quantizes the activations into the kept workspace, chunk by chunk,
  * [plane][chunk][column] of qn_act_chunk, so that a tile reads the columns of a chunk one behind
  * the other. The last phase multiplies: a task is some groups of 16 rows with some columns.
+ * Products of the same activations (query, key and value; gate and up) quantize them once: steps
+ * that find them in the kept workspace, in a form that suits their weights, leave them as they are.
  *
  * MUL_MAT_ID: phase 0 also sorts the pairs (token, rank) by expert; the last phase takes them as
  * *lots*, up to TILE_COLS pairs of one expert. Results do not depend on the grouping, because the
@@ -20,7 +22,11 @@ enum {
 };
 
 /* tile[] of the step. */
-enum { TASK_GROUPS };
+enum {
+    TASK_GROUPS,
+    ACT_TYPE, /* the weight type whose form the activations have */
+    ACT_FOUND /* another step quantizes them */
+};
 
 /* Shapes -----------------------------------------------------------------------------------------
  */
@@ -92,8 +98,28 @@ static int64_t n_row_tasks(const qn_cpu_step *step)
 
 static int64_t count_quantize(const qn_cpu_step *step)
 {
-    return is_quantized(step) ? qn__div_up(n_chunks_of(step) * n_act_rows(step), QUANTIZE_CHUNKS)
-                              : 0;
+    return is_quantized(step) && !step->tile[ACT_FOUND]
+               ? qn__div_up(n_chunks_of(step) * n_act_rows(step), QUANTIZE_CHUNKS)
+               : 0;
+}
+
+/* For the same activations, but if they lie in a store, which may be written between the steps. A
+ * form with factor 0 asks for nothing, so any other does for its weights. */
+static bool reuse(qn_cpu_step *step, qn_cpu_step *before)
+{
+    const qn_node *x = step->node->src[1], *owner = x->view_of ? x->view_of : x;
+    if (x != before->node->src[1] || owner->flags & QN_NODE_STORE) {
+        return false;
+    }
+    const qn_act_form wanted = qn__act_form(weight_of(step)->type);
+    const qn_act_form given = qn__act_form((qn_type)before->tile[ACT_TYPE]);
+    if (given.factor == 0) {
+        before->tile[ACT_TYPE] = step->tile[ACT_TYPE];
+    } else if (wanted.factor != 0 && (wanted.factor != given.factor || wanted.sub != given.sub)) {
+        return false;
+    }
+    step->tile[ACT_FOUND] = true;
+    return true;
 }
 
 /* The chunks of all rows are numbered row by row; a task takes QUANTIZE_CHUNKS of them. */
@@ -101,7 +127,7 @@ static void run_quantize(const qn_cpu_step *step, int64_t task)
 {
     const qn_weight *w = weight_of(step);
     const qn_node *x = step->node->src[1];
-    const qn_act_form form = qn__act_form(w->type);
+    const qn_act_form form = qn__act_form((qn_type)step->tile[ACT_TYPE]);
     const int64_t n_chunks = n_chunks_of(step);
     const int64_t end = qn__min_i64((task + 1) * QUANTIZE_CHUNKS, n_chunks * n_act_rows(step));
     for (int64_t i = task * QUANTIZE_CHUNKS; i < end; i++) {
@@ -109,7 +135,7 @@ static void run_quantize(const qn_cpu_step *step, int64_t task)
         const int64_t i1 = row % x->ne[1], i2 = row / x->ne[1];
         const int64_t at = chunk * QN_PACK_CHUNK;
         qn_act_chunk *out =
-            (qn_act_chunk *)step->shared + i2 * n_chunks * x->ne[1] + chunk * x->ne[1] + i1;
+            (qn_act_chunk *)step->kept + i2 * n_chunks * x->ne[1] + chunk * x->ne[1] + i1;
         step->isa->matmul->quantize(act_row(x, i1, i2) + at,
                                     qn__min_i64(w->ne[0] - at, QN_PACK_CHUNK), form, out,
                                     sizeof *out);
@@ -120,7 +146,7 @@ static void run_quantize(const qn_cpu_step *step, int64_t task)
 static const void *act_column(const qn_cpu_step *step, int64_t i1, int64_t i2)
 {
     const qn_node *x = step->node->src[1];
-    return is_quantized(step) ? (const void *)((const qn_act_chunk *)step->shared +
+    return is_quantized(step) ? (const void *)((const qn_act_chunk *)step->kept +
                                                i2 * n_chunks_of(step) * x->ne[1] + i1)
                               : (const void *)act_row(x, i1, i2);
 }
@@ -160,8 +186,9 @@ static int64_t n_col_tasks(const qn_cpu_step *step)
 static void prepare_mul_mat(qn_cpu_step *step)
 {
     step->n_phases = is_quantized(step) ? 2 : 1;
-    step->shared_bytes = act_bytes(step);
+    step->kept_bytes = act_bytes(step);
     step->tile[TASK_GROUPS] = choose_task_groups(step, n_col_tasks(step) * weight_of(step)->ne[2]);
+    step->tile[ACT_TYPE] = weight_of(step)->type;
 }
 
 static int64_t count_mul_mat(const qn_cpu_step *step, int phase)
@@ -196,7 +223,11 @@ static void run_mul_mat(const qn_cpu_step *step, int phase, int64_t task, void *
     run_tile(step, &tile);
 }
 
-const qn_cpu_kernel qn__cpu_mul_mat = {supports, prepare_mul_mat, count_mul_mat, run_mul_mat};
+const qn_cpu_kernel qn__cpu_mul_mat = {.supports = supports,
+                                       .prepare = prepare_mul_mat,
+                                       .reuse = reuse,
+                                       .count = count_mul_mat,
+                                       .run = run_mul_mat};
 
 /* MUL_MAT_ID -------------------------------------------------------------------------------------
  */
@@ -206,8 +237,7 @@ typedef struct lot {
     int32_t expert, first, count;
 } lot;
 
-/* What phase 0 leaves behind the activations in the shared memory. A pair is numbered
- * token * K + rank. */
+/* What phase 0 leaves in the shared workspace. A pair is numbered token * K + rank. */
 typedef struct lots {
     int64_t *count;  /* of lots */
     lot *lot;        /* [n_pairs at most] */
@@ -224,7 +254,7 @@ static lots lots_of(const qn_cpu_step *step)
 {
     const size_t pairs = (size_t)n_pairs_of(step);
     lots l;
-    l.count = (int64_t *)((uint8_t *)step->shared + act_bytes(step));
+    l.count = step->shared;
     l.lot = (lot *)(l.count + 1);
     l.pair = (int32_t *)(l.lot + pairs);
     l.expert = l.pair + pairs;
@@ -234,11 +264,13 @@ static lots lots_of(const qn_cpu_step *step)
 static void prepare_mul_mat_id(qn_cpu_step *step)
 {
     step->n_phases = 2;
-    step->shared_bytes = act_bytes(step) + sizeof(int64_t) +
+    step->kept_bytes = act_bytes(step);
+    step->shared_bytes = sizeof(int64_t) +
                          (size_t)n_pairs_of(step) * (sizeof(lot) + sizeof(int32_t)) +
                          (size_t)(weight_of(step)->ne[2] + 1) * sizeof(int32_t);
     step->tile[TASK_GROUPS] =
         choose_task_groups(step, qn__min_i64(n_pairs_of(step), weight_of(step)->ne[2]));
+    step->tile[ACT_TYPE] = weight_of(step)->type;
 }
 
 /* A counting sort. An id that is no expert (there is none in a sound graph) gives a row of 0. */
@@ -312,5 +344,8 @@ static void run_mul_mat_id(const qn_cpu_step *step, int phase, int64_t task, voi
     run_tile(step, &tile);
 }
 
-const qn_cpu_kernel qn__cpu_mul_mat_id = {supports, prepare_mul_mat_id, count_mul_mat_id,
-                                          run_mul_mat_id};
+const qn_cpu_kernel qn__cpu_mul_mat_id = {.supports = supports,
+                                          .prepare = prepare_mul_mat_id,
+                                          .reuse = reuse,
+                                          .count = count_mul_mat_id,
+                                          .run = run_mul_mat_id};

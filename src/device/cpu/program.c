@@ -13,6 +13,7 @@ struct qn_program {
     qn_cpu_device *device;
     qn_cpu_step *steps;
     int32_t n_steps;
+    size_t kept_bytes;    /* of the workspace, these come first */
     size_t shared_bytes;  /* of the largest step */
     size_t scratch_bytes; /* of the hungriest step, each worker */
 
@@ -22,6 +23,17 @@ struct qn_program {
     int32_t step, phase; /* of the job */
     bool aborted;
 };
+
+/* Each part of the workspace is as large as the hungriest step asks for. */
+static void count_workspace(qn_program *p, const qn_cpu_step *step)
+{
+    const size_t kept = qn__align_up(step->kept_bytes, 64);
+    const size_t shared = qn__align_up(step->shared_bytes, 64);
+    const size_t scratch = qn__align_up(step->scratch_bytes, 64);
+    p->kept_bytes = kept > p->kept_bytes ? kept : p->kept_bytes;
+    p->shared_bytes = shared > p->shared_bytes ? shared : p->shared_bytes;
+    p->scratch_bytes = scratch > p->scratch_bytes ? scratch : p->scratch_bytes;
+}
 
 qn_status qn__cpu_compile(qn_device *device, qn_node *const *nodes, int32_t n_nodes,
                           qn_program **out, size_t *workspace, qn_error *err)
@@ -33,6 +45,7 @@ qn_status qn__cpu_compile(qn_device *device, qn_node *const *nodes, int32_t n_no
         return qn__error_memory(err, "program");
     }
     int32_t n_threads = qn__pool_n_threads(cpu->pool);
+    qn_cpu_step *keeper = NULL; /* the last step that writes the kept workspace */
     p->device = cpu;
     p->n_steps = n_nodes;
     for (int32_t i = 0; i < n_nodes; i++) {
@@ -45,12 +58,13 @@ qn_status qn__cpu_compile(qn_device *device, qn_node *const *nodes, int32_t n_no
         if (step->kernel->prepare) {
             step->kernel->prepare(step);
         }
-        size_t shared = qn__align_up(step->shared_bytes, 64);
-        size_t scratch = qn__align_up(step->scratch_bytes, 64);
-        p->shared_bytes = shared > p->shared_bytes ? shared : p->shared_bytes;
-        p->scratch_bytes = scratch > p->scratch_bytes ? scratch : p->scratch_bytes;
+        if (step->kept_bytes != 0 &&
+            !(keeper && step->kernel->reuse && step->kernel->reuse(step, keeper))) {
+            keeper = step;
+        }
+        count_workspace(p, step);
     }
-    *workspace = p->shared_bytes + p->scratch_bytes * (size_t)n_threads;
+    *workspace = p->kept_bytes + p->shared_bytes + p->scratch_bytes * (size_t)n_threads;
     *out = p;
     return QN_OK;
 }
@@ -67,7 +81,8 @@ static void run_task(void *user, int64_t task, int32_t worker)
 {
     qn_program *p = user;
     const qn_cpu_step *step = &p->steps[p->step];
-    uint8_t *scratch = p->workspace + p->shared_bytes + (size_t)worker * p->scratch_bytes;
+    uint8_t *scratch =
+        p->workspace + p->kept_bytes + p->shared_bytes + (size_t)worker * p->scratch_bytes;
     step->kernel->run(step, p->phase, task, scratch);
 }
 
@@ -107,7 +122,8 @@ qn_status qn__cpu_run(qn_program *program, void *workspace, int32_t n_threads,
     p->phase = 0;
     p->aborted = false;
     for (int32_t i = 0; i < p->n_steps; i++) {
-        p->steps[i].shared = workspace;
+        p->steps[i].kept = workspace;
+        p->steps[i].shared = p->workspace + p->kept_bytes;
         p->steps[i].n_threads = n_threads;
     }
     const qn_pool_work work = {.next = next_job, .task = run_task, .user = p};
