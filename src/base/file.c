@@ -239,7 +239,6 @@ void qn__file_reader_close(qn_file_reader *r)
 
 struct qn_file_writer {
     int fd;
-    uint64_t offset;
     qn_status status; /* of the first failed write */
     bool committed;
     char *path, *temporary;
@@ -294,14 +293,8 @@ qn_status qn__file_writer_write(qn_file_writer *w, const void *bytes, size_t n, 
         }
         p += k;
         n -= (size_t)k;
-        w->offset += (uint64_t)k;
     }
     return QN_OK;
-}
-
-uint64_t qn__file_writer_offset(const qn_file_writer *w)
-{
-    return w->offset;
 }
 
 qn_status qn__file_writer_commit(qn_file_writer *w, qn_error *err)

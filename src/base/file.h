@@ -50,7 +50,6 @@ void qn__file_reader_close(qn_file_reader *r);
 typedef struct qn_file_writer qn_file_writer;
 qn_status qn__file_writer_open(qn_file_writer **out, const char *path, qn_error *err);
 qn_status qn__file_writer_write(qn_file_writer *w, const void *bytes, size_t n, qn_error *err);
-uint64_t qn__file_writer_offset(const qn_file_writer *w);           /* bytes written so far */
 qn_status qn__file_writer_commit(qn_file_writer *w, qn_error *err); /* then still close */
 void qn__file_writer_close(qn_file_writer *w);
 

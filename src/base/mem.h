@@ -26,11 +26,6 @@ static inline bool qn__mul_i64(int64_t a, int64_t b, int64_t *out)
     return !__builtin_mul_overflow(a, b, out);
 }
 
-static inline bool qn__add_i64(int64_t a, int64_t b, int64_t *out)
-{
-    return !__builtin_add_overflow(a, b, out);
-}
-
 /* n rounded up to a multiple of `align` (a power of two); the caller knows that it fits. */
 static inline size_t qn__align_up(size_t n, size_t align)
 {
@@ -97,7 +92,6 @@ bool qn__buf_add(qn_buf *buf, const void *bytes, size_t n);
 bool qn__buf_add_byte(qn_buf *buf, uint8_t byte);
 bool qn__buf_add_text(qn_buf *buf, const char *text);
 bool qn__buf_printf(qn_buf *buf, const char *format, ...) QN_PRINTF(2, 3);
-bool qn__buf_terminate(qn_buf *buf); /* puts a NUL behind the content; size does not count it */
 void qn__buf_free(qn_buf *buf);
 
 #endif

@@ -54,9 +54,6 @@ bench_weight bench_weigh(const qn_model *model, const char *isa);
 double bench_time_limit(const bench_weight *weight, const bench_setting *setting,
                         double position_bytes, double read_speed, double peak_speed);
 
-/* Average and sample deviation of the tokens a second. */
-void bench_speed(const bench_result *result, double *average, double *deviation);
-
 /* A place where results go: a format and a file. */
 typedef struct bench_table {
     const bench_options *options;

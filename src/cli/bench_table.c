@@ -46,7 +46,8 @@ static void spread(const double *values, int32_t n, double *average, double *dev
     *deviation = n > 1 ? sqrt(squares / (n - 1)) : 0;
 }
 
-void bench_speed(const bench_result *r, double *average, double *deviation)
+/* Average and sample deviation of the tokens a second. */
+static void speed_of(const bench_result *r, double *average, double *deviation)
 {
     double tokens = tokens_of(&r->setting), speeds[256];
     int32_t n = r->n_samples < 256 ? r->n_samples : 256;
@@ -113,7 +114,7 @@ static row make_row(const bench_table *table, const bench_result *result)
     row r = {.n = 0};
     double ns, ns_deviation, ts, ts_deviation;
     spread(result->samples_ns, result->n_samples, &ns, &ns_deviation);
-    bench_speed(result, &ts, &ts_deviation);
+    speed_of(result, &ts, &ts_deviation);
     add(&r, "build_commit", FIELD_TEXT, "%s", qn_version());
     add(&r, "build_number", FIELD_INTEGER, "0");
     add(&r, "cpu_info", FIELD_TEXT, "%s", result->cpu);
@@ -322,7 +323,7 @@ static void print_markdown(const bench_table *table, const bench_result *result)
     double bytes = (double)qn_model_n_bytes(result->model);
     double params = (double)qn_model_n_params(result->model);
     double average, deviation;
-    bench_speed(result, &average, &deviation);
+    speed_of(result, &average, &deviation);
     choose_columns(table->options, columns);
     if (table->n_rows == 0) {
         print_markdown_head(table, columns);

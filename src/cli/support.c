@@ -109,7 +109,7 @@ bool cli_interrupted(void)
     return interrupts > 0;
 }
 
-bool cli_abort_callback(void *user)
+static bool abort_on_interrupt(void *user)
 {
     (void)user;
     return interrupts > 0;
@@ -117,7 +117,8 @@ bool cli_abort_callback(void *user)
 
 /* ---- Prompts ---- */
 
-bool cli_read_file(const char *path, cli_text *out)
+/* Reads a whole file or, for "-", standard input. False after a message. */
+static bool read_file(const char *path, cli_text *out)
 {
     bool standard = strcmp(path, "-") == 0;
     FILE *file = standard ? stdin : fopen(path, "rb");
@@ -164,7 +165,8 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-void cli_unescape(cli_text *text)
+/* Escapes \n \r \t \' \" \\ \xHH in place; anything else stays. */
+static void unescape(cli_text *text)
 {
     static const char from[] = "nrt'\"\\", to[] = "\n\r\t'\"\\";
     const char *s = text->data;
@@ -194,7 +196,7 @@ bool cli_read_prompt(const cli_common *common, cli_text *out)
         return false;
     }
     if (common->binary_file) {
-        return cli_read_file(common->binary_file, out);
+        return read_file(common->binary_file, out);
     }
     if (common->prompt) {
         size_t size = strlen(common->prompt);
@@ -210,7 +212,7 @@ bool cli_read_prompt(const cli_common *common, cli_text *out)
             cli_error("no prompt: give one with -p TEXT, -f FILE or on standard input");
             return false;
         }
-        if (!cli_read_file(common->file ? common->file : "-", out)) {
+        if (!read_file(common->file ? common->file : "-", out)) {
             return false;
         }
         if (out->size > 0 && out->data[out->size - 1] == '\n') {
@@ -218,7 +220,7 @@ bool cli_read_prompt(const cli_common *common, cli_text *out)
         }
     }
     if (common->escape) {
-        cli_unescape(out);
+        unescape(out);
     }
     return true;
 }
@@ -276,7 +278,8 @@ bool cli_load_model(const cli_common *common, const qn_log *log, qn_model **out)
     return true;
 }
 
-qn_type cli_type(const char *name)
+/* The type with this name, which the flag table has checked. */
+static qn_type type_named(const char *name)
 {
     qn_type type = QN_TYPE_F16;
     (void)qn_type_from_name(name, &type);
@@ -358,10 +361,10 @@ qn_context_options cli_context_options(const cli_common *common, const qn_log *l
     options.n_ubatch = common->n_ubatch;
     options.n_outputs_max = 1;
     count_threads(common, &options.n_threads, &options.n_threads_batch);
-    options.type_k = cli_type(common->type_k);
-    options.type_v = cli_type(common->type_v);
+    options.type_k = type_named(common->type_k);
+    options.type_v = type_named(common->type_v);
     options.full_windows = common->full_windows;
-    options.abort = cli_abort_callback;
+    options.abort = abort_on_interrupt;
     options.log = *log;
     return options;
 }

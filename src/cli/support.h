@@ -38,8 +38,6 @@ double cli_now_ms(void); /* of a clock that only goes forward */
 /* From here on the first Ctrl-C sets a mark, the second ends the program with 130. */
 void cli_catch_interrupt(void);
 bool cli_interrupted(void);
-/* For qn_context_options.abort. */
-bool cli_abort_callback(void *user);
 
 /* ---- Prompts ---- */
 
@@ -48,15 +46,9 @@ typedef struct cli_text {
     size_t size;
 } cli_text;
 
-/* Reads a whole file or, for "-", standard input. False after a message. */
-bool cli_read_file(const char *path, cli_text *out);
-
 /* The prompt that -p, -f or -bf give, escapes done; without any of them standard input, if it is no
  * terminal. False after a message. */
 bool cli_read_prompt(const cli_common *common, cli_text *out);
-
-/* Escapes \n \r \t \' \" \\ \xHH in place; anything else stays. */
-void cli_unescape(cli_text *text);
 
 /* Ids of a text as the model reads prompts: BOS as the vocabulary wants it, special tokens
  * recognised. False after a message. */
@@ -74,8 +66,5 @@ bool cli_open_device(const cli_common *common, const qn_log *log, qn_device **ou
 
 /* Context options as the flags say, one sequence, one output row; abort on Ctrl-C. */
 qn_context_options cli_context_options(const cli_common *common, const qn_log *log);
-
-/* The type with this name, which the flag table has checked. */
-qn_type cli_type(const char *name);
 
 #endif

@@ -430,11 +430,6 @@ size_t qn__plan_result_bytes(const qn_plan *plan)
     return plan->result_bytes + plan->workspace_bytes;
 }
 
-size_t qn__plan_input_bytes(const qn_plan *plan)
-{
-    return plan->input_bytes;
-}
-
 int32_t qn__plan_n_steps(const qn_plan *plan)
 {
     return plan->n_steps;

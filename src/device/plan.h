@@ -51,9 +51,8 @@ void qn__plan_bind(qn_plan *plan);
  * the outputs are undefined and stores may have been written. */
 qn_status qn__plan_run(qn_plan *plan, int32_t n_threads, const qn_abort *abort, qn_error *err);
 
-/* Bytes of results and workspace (in the memory), and of the plan's inputs (its own). */
+/* Bytes of results and workspace, in the memory. */
 size_t qn__plan_result_bytes(const qn_plan *plan);
-size_t qn__plan_input_bytes(const qn_plan *plan);
 /* Nodes that a run computes. */
 int32_t qn__plan_n_steps(const qn_plan *plan);
 

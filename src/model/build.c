@@ -34,7 +34,8 @@ qn_node *qn__build_norm(qn_builder *b, qn_arch_norm norm, const qn_tensor *t, qn
                           qn__build_leaf(b, t->bias));
 }
 
-qn_node *qn__build_input(qn_builder *b)
+/* Input rows [E, T]: embedding, scale, positions, norm. */
+static qn_node *input_rows(qn_builder *b)
 {
     qn_graph *g = b->g;
     const qn_model *m = b->model;
@@ -152,7 +153,7 @@ qn_status qn__model_build(const qn_model *model, qn_graph *g, const qn_build_inp
         .in = in,
         .n_tokens = in->tokens ? in->tokens->ne[0] : in->embeddings->ne[1],
     };
-    qn_node *x = qn__build_input(&b);
+    qn_node *x = input_rows(&b);
     for (int32_t il = 0; il < b.hp->n_layer; il++) {
         x = b.arch->layer ? b.arch->layer(&b, il, x) : qn__build_plain_layer(&b, il, x);
     }

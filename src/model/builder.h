@@ -31,9 +31,6 @@ qn_node *qn__build_norm(qn_builder *b, qn_arch_norm norm, const qn_tensor *t, qn
 /* The same of a layer's tensor, with the architecture's kind of norm; x itself for QN_T_NONE. */
 qn_node *qn__build_layer_norm(qn_builder *b, int32_t il, qn_tensor_id id, qn_node *x);
 
-/* Input rows [E, T]: embedding, scale, positions, norm. */
-qn_node *qn__build_input(qn_builder *b);
-
 /* The cos and sin table of a rope kind. */
 qn_node *qn__build_rope_table(qn_builder *b, int32_t rope);
 

@@ -56,7 +56,7 @@ typedef struct qn_mla_params {
 typedef struct qn_hparams {
     int32_t n_vocab, n_ctx_train, n_embd, n_embd_out, n_layer, n_nextn;
     int32_t n_side; /* width of the per-layer inputs of a token; 0: none */
-    int32_t n_expert, n_ff_expert, n_ff_shared, n_layer_dense_lead, expert_step;
+    int32_t n_expert, n_ff_expert, n_ff_shared;
     float norm_eps;
     bool causal;
     qn_pooling pooling;

@@ -69,11 +69,6 @@ static const char *const part_names[QN_PART_COUNT] = {
     [QN_PART_SCALE] = "scale",
 };
 
-const char *qn__tensor_base_name(qn_tensor_id id)
-{
-    return base_names[id];
-}
-
 void qn__tensor_name(char out[64], qn_tensor_id id, qn_tensor_part part, int layer)
 {
     const char *suffix = id == QN_T_FFN_ACT ? "scales" : part_names[part];

@@ -83,9 +83,6 @@ static inline bool qn__tensor_is_global(qn_tensor_id id)
     return id < QN_T_GLOBAL_COUNT;
 }
 
-/* "attn_q", without layer and suffix. */
-const char *qn__tensor_base_name(qn_tensor_id id);
-
 /* "blk.3.attn_q.weight" into out[64]; layer is not looked at for tensors of the whole model. */
 void qn__tensor_name(char out[64], qn_tensor_id id, qn_tensor_part part, int layer);
 

@@ -29,7 +29,7 @@ static bool is_plain(unsigned byte)
     return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
 
-uint32_t qn__byte_to_point(uint8_t byte)
+static uint32_t byte_to_point(uint8_t byte)
 {
     if (is_plain(byte)) {
         return byte;
@@ -53,7 +53,7 @@ static void find_symbols(const qn_vocab *v, bpe_state *s)
 {
     for (int b = 0; b < 256; b++) {
         char text[4] = {(char)b};
-        int size = v->byte_alphabet ? qn__utf8_encode(qn__byte_to_point((uint8_t)b), text) : 1;
+        int size = v->byte_alphabet ? qn__utf8_encode(byte_to_point((uint8_t)b), text) : 1;
         bool known = v->byte_alphabet || b < 0x80;
         s->symbols[b] = known ? qn__text_map_find(&v->map, text, (size_t)size) : -1;
     }
@@ -123,7 +123,7 @@ static int32_t whole_word(const qn_vocab *v, qn_run *run, const char *word, size
     char *text = qn__run_need(run, QN_SCRATCH_BYTES_2, n, 4);
     size_t size = 0;
     for (size_t i = 0; text && i < n; i++) {
-        size += (size_t)qn__utf8_encode(qn__byte_to_point((uint8_t)word[i]), text + size);
+        size += (size_t)qn__utf8_encode(byte_to_point((uint8_t)word[i]), text + size);
     }
     return text ? qn__vocab_id_of(v, text, size) : -1;
 }
@@ -137,7 +137,7 @@ static qn_status emit_bytes(qn_run *run, const char *bytes, size_t n)
         char text[4] = {bytes[i]};
         int size = 1;
         if (run->vocab->byte_alphabet) {
-            size = qn__utf8_encode(qn__byte_to_point((uint8_t)bytes[i]), text);
+            size = qn__utf8_encode(byte_to_point((uint8_t)bytes[i]), text);
         }
         for (int k = 0; status == QN_OK && k < size; k++) {
             int32_t id = s->byte_ids[(uint8_t)text[k]];

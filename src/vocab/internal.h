@@ -117,8 +117,7 @@ qn_status qn__vocab_find_special(qn_vocab *v, const qn_vocab_source *from, qn_er
 /* piece.c: what every token prints as. */
 qn_status qn__vocab_make_pieces(qn_vocab *v, qn_error *err);
 
-/* bpe.c: byte <-> code point of the byte alphabet; -1 for a point outside it. */
-uint32_t qn__byte_to_point(uint8_t byte);
+/* bpe.c: the byte that a code point of the byte alphabet stands for; -1 for a point outside it. */
 int qn__point_to_byte(uint32_t point);
 
 /* rwkv.c: the bytes that an escaped token text stands for; `out` has room for n. */

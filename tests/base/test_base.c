@@ -54,8 +54,7 @@ static void arena_and_buffer_grow(void **state)
     for (int i = 0; i < 1000; i++) {
         assert_true(qn__buf_printf(&buf, "%d,", i));
     }
-    assert_true(qn__buf_terminate(&buf));
-    assert_int_equal(strlen((char *)buf.data), buf.size);
+    assert_int_equal(buf.size, 10 * 2 + 90 * 3 + 900 * 4);
     assert_memory_equal(buf.data, "0,1,2,", 6);
     qn__buf_free(&buf);
 }
@@ -97,7 +96,6 @@ static void writer_leaves_no_half_file(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
     qn_test_ok(qn__file_writer_open(&w, path, &err), err);
     qn_test_ok(qn__file_writer_write(w, "abc", 3, &err), err);
-    assert_int_equal(qn__file_writer_offset(w), 3);
     qn_test_ok(qn__file_writer_commit(w, &err), err);
     qn__file_writer_close(w);
     for (int map = 0; map < 2; map++) {
