@@ -1,8 +1,9 @@
 /*
  * pack.c: from the rows of a file to the packed form of pack.h.
  *
- * Block formats pass through qn_split, one row's chunk with every level in a byte and the scales as
- * they are stored; a format is a function that fills it and a row of the table.
+ * Block formats pass through qn_split: one row's chunk, saying where in the file's blocks the bits
+ * of the levels lie, with the scales as they are stored; a format is a function that fills it and
+ * a row of the table.
  */
 #include "device/cpu/pack.h"
 
@@ -10,59 +11,29 @@
 
 enum { QUADS = 8 }; /* of a block of 32 */
 
+/* The levels of one block, or a part of their bits. *Fields*: byte i of 32 holds the bits of value
+ * i, from bit `shift` on. *Words*: the 32-bit words of the packed vectors, in order. */
+typedef struct qn_levels {
+    const uint8_t *bytes;
+    int shift;
+} qn_levels;
+
 /* A chunk of one row. Levels are unsigned, offsets not yet taken off; Q8_0: the signed byte. */
 typedef struct qn_split {
-    uint8_t level[QN_PACK_CHUNK];
-    uint8_t sub[8][2];    /* a block's sub-scales, or its sub-scale and minimum */
-    uint16_t scale[8][2]; /* d, m of a block */
-    uint16_t super[2];    /* d, dmin of a super-block */
+    qn_levels low[8], high[8]; /* as qn_pack_layout divides the bits */
+    uint32_t high_word[8];     /* Q5_0, Q5_1: what high points to */
+    uint8_t sub[8][2];         /* a block's sub-scales, or its sub-scale and minimum */
+    uint16_t scale[8][2];      /* d, m of a block */
+    uint16_t super[2];         /* d, dmin of a super-block */
 } qn_split;
 
-typedef void (*split_fn)(const void *blocks, int64_t n, qn_split *out);
-
-/* Nibble order of the 32-value formats. */
-static void split_nibbles(const uint8_t qs[16], uint8_t level[32])
-{
-    for (int j = 0; j < 16; j++) {
-        level[j] = qs[j] & 15;
-        level[j + 16] = qs[j] >> 4;
-    }
-}
-
-static void split_fifth_bit(uint32_t qh, uint8_t level[32])
-{
-    for (int i = 0; i < 32; i++) {
-        level[i] = (uint8_t)(level[i] | (qh >> i & 1) << 4);
-    }
-}
-
-/* Packing P2 and P4 of the super-blocks (quant/blocks.h). */
-static void split_p2(const uint8_t qs[64], uint8_t level[256])
-{
-    for (int h = 0; h < 2; h++) {
-        for (int s = 0; s < 4; s++) {
-            for (int l = 0; l < 32; l++) {
-                level[128 * h + 32 * s + l] = qs[32 * h + l] >> (2 * s) & 3;
-            }
-        }
-    }
-}
-
-static void split_p4(const uint8_t qs[128], uint8_t level[256])
-{
-    for (int g = 0; g < 4; g++) {
-        for (int l = 0; l < 32; l++) {
-            level[64 * g + l] = qs[32 * g + l] & 15;
-            level[64 * g + 32 + l] = qs[32 * g + l] >> 4;
-        }
-    }
-}
-
+/* The nibbles of 32-value formats lie as in the packed words: value j and value j + 16 of a block
+ * share a byte, and so do quad i and quad i + 4. */
 static void split_q4_0(const void *blocks, int64_t n, qn_split *out)
 {
     const qn_block_q4_0 *x = blocks;
     for (int64_t b = 0; b < n; b++) {
-        split_nibbles(x[b].qs, out->level + 32 * b);
+        out->low[b].bytes = x[b].qs;
         out->scale[b][0] = x[b].d;
     }
 }
@@ -71,18 +42,29 @@ static void split_q4_1(const void *blocks, int64_t n, qn_split *out)
 {
     const qn_block_q4_1 *x = blocks;
     for (int64_t b = 0; b < n; b++) {
-        split_nibbles(x[b].qs, out->level + 32 * b);
+        out->low[b].bytes = x[b].qs;
         out->scale[b][0] = x[b].d;
         out->scale[b][1] = x[b].m;
     }
+}
+
+/* Bit i of qh belongs to value i; in the packed word it is bit i / 4 of byte i % 4. */
+static void split_fifth_bits(uint32_t qh, int64_t b, qn_split *out)
+{
+    uint32_t word = 0;
+    for (int i = 0; i < QUADS; i++) {
+        word |= ((qh >> (4 * i) & 15) * 0x00204081U & 0x01010101U) << i;
+    }
+    out->high_word[b] = word;
+    out->high[b].bytes = (const uint8_t *)&out->high_word[b];
 }
 
 static void split_q5_0(const void *blocks, int64_t n, qn_split *out)
 {
     const qn_block_q5_0 *x = blocks;
     for (int64_t b = 0; b < n; b++) {
-        split_nibbles(x[b].qs, out->level + 32 * b);
-        split_fifth_bit(x[b].qh, out->level + 32 * b);
+        out->low[b].bytes = x[b].qs;
+        split_fifth_bits(x[b].qh, b, out);
         out->scale[b][0] = x[b].d;
     }
 }
@@ -91,8 +73,8 @@ static void split_q5_1(const void *blocks, int64_t n, qn_split *out)
 {
     const qn_block_q5_1 *x = blocks;
     for (int64_t b = 0; b < n; b++) {
-        split_nibbles(x[b].qs, out->level + 32 * b);
-        split_fifth_bit(x[b].qh, out->level + 32 * b);
+        out->low[b].bytes = x[b].qs;
+        split_fifth_bits(x[b].qh, b, out);
         out->scale[b][0] = x[b].d;
         out->scale[b][1] = x[b].m;
     }
@@ -102,7 +84,7 @@ static void split_q8_0(const void *blocks, int64_t n, qn_split *out)
 {
     const qn_block_q8_0 *x = blocks;
     for (int64_t b = 0; b < n; b++) {
-        memcpy(out->level + 32 * b, x[b].qs, 32);
+        out->low[b].bytes = (const uint8_t *)x[b].qs;
         out->scale[b][0] = x[b].d;
     }
 }
@@ -111,7 +93,7 @@ static void split_iq4_nl(const void *blocks, int64_t n, qn_split *out)
 {
     const qn_block_iq4_nl *x = blocks;
     for (int64_t b = 0; b < n; b++) {
-        split_nibbles(x[b].qs, out->level + 32 * b);
+        out->low[b].bytes = x[b].qs;
         out->scale[b][0] = x[b].d;
     }
 }
@@ -120,8 +102,32 @@ static void split_mxfp4(const void *blocks, int64_t n, qn_split *out)
 {
     const qn_block_mxfp4 *x = blocks;
     for (int64_t b = 0; b < n; b++) {
-        split_nibbles(x[b].qs, out->level + 32 * b);
+        out->low[b].bytes = x[b].qs;
         out->scale[b][0] = x[b].e;
+    }
+}
+
+/* Packing P2 of the super-blocks (quant/blocks.h): four blocks in 32 bytes, two bits each. */
+static void split_p2(const uint8_t qs[64], qn_levels levels[8])
+{
+    for (int b = 0; b < 8; b++) {
+        levels[b] = (qn_levels){qs + 32 * (b / 4), b % 4 * 2};
+    }
+}
+
+/* Packing P4: two blocks in 32 bytes. */
+static void split_p4(const uint8_t qs[128], qn_levels levels[8])
+{
+    for (int b = 0; b < 8; b++) {
+        levels[b] = (qn_levels){qs + 32 * (b / 2), b % 2 * 4};
+    }
+}
+
+/* Eight blocks in 32 bytes, one bit each. */
+static void split_p1(const uint8_t qh[32], qn_levels levels[8])
+{
+    for (int b = 0; b < 8; b++) {
+        levels[b] = (qn_levels){qh, b};
     }
 }
 
@@ -129,7 +135,7 @@ static void split_q2_k(const void *blocks, int64_t n, qn_split *out)
 {
     const qn_block_q2_k *x = blocks;
     (void)n;
-    split_p2(x->qs, out->level);
+    split_p2(x->qs, out->low);
     memcpy(out->sub, x->scales, sizeof out->sub);
     out->super[0] = x->d;
     out->super[1] = x->dmin;
@@ -140,12 +146,8 @@ static void split_q3_k(const void *blocks, int64_t n, qn_split *out)
     const qn_block_q3_k *x = blocks;
     uint8_t scale[16];
     (void)n;
-    split_p2(x->qs, out->level);
-    for (int s = 0; s < 8; s++) {
-        for (int l = 0; l < 32; l++) {
-            out->level[32 * s + l] |= (uint8_t)((x->hmask[l] >> s & 1) << 2);
-        }
-    }
+    split_p2(x->qs, out->low);
+    split_p1(x->hmask, out->high);
     qn__q3_k_scales(x->scales, scale);
     for (int s = 0; s < 16; s++) {
         out->sub[s / 2][s % 2] = (uint8_t)(scale[s] - 32);
@@ -167,7 +169,7 @@ static void split_q4_k(const void *blocks, int64_t n, qn_split *out)
 {
     const qn_block_q4_k *x = blocks;
     (void)n;
-    split_p4(x->qs, out->level);
+    split_p4(x->qs, out->low);
     split_q4_k_scales(x->scales, out);
     out->super[0] = x->d;
     out->super[1] = x->dmin;
@@ -177,12 +179,8 @@ static void split_q5_k(const void *blocks, int64_t n, qn_split *out)
 {
     const qn_block_q5_k *x = blocks;
     (void)n;
-    split_p4(x->qs, out->level);
-    for (int s = 0; s < 8; s++) {
-        for (int l = 0; l < 32; l++) {
-            out->level[32 * s + l] |= (uint8_t)((x->qh[l] >> s & 1) << 4);
-        }
-    }
+    split_p4(x->qs, out->low);
+    split_p1(x->qh, out->high);
     split_q4_k_scales(x->scales, out);
     out->super[0] = x->d;
     out->super[1] = x->dmin;
@@ -192,15 +190,10 @@ static void split_q6_k(const void *blocks, int64_t n, qn_split *out)
 {
     const qn_block_q6_k *x = blocks;
     (void)n;
-    for (int h = 0; h < 2; h++) {
-        for (int k = 0; k < 4; k++) {
-            const uint8_t *ql = x->ql + 64 * h + 32 * (k % 2);
-            for (int l = 0; l < 32; l++) {
-                int low = ql[l] >> (4 * (k / 2)) & 15, high = x->qh[32 * h + l] >> (2 * k) & 3;
-                out->level[128 * h + 32 * k + l] = (uint8_t)(low | high << 4);
-            }
-        }
+    for (int b = 0; b < 8; b++) { /* blocks 0, 2 and 1, 3 of each half share their bytes */
+        out->low[b] = (qn_levels){x->ql + 64 * (b / 4) + 32 * (b % 2), b % 4 / 2 * 4};
     }
+    split_p2(x->qh, out->high);
     memcpy(out->sub, x->scales, sizeof out->sub);
     out->super[0] = x->d;
 }
@@ -211,66 +204,69 @@ static void split_iq4_xs(const void *blocks, int64_t n, qn_split *out)
     (void)n;
     for (int g = 0; g < 8; g++) {
         int low = x->scales_l[g / 2] >> (4 * (g % 2)) & 15;
-        split_nibbles(x->qs + 16 * g, out->level + 32 * g);
+        out->low[g].bytes = x->qs + 16 * g;
         out->sub[g][0] = (uint8_t)((low | (x->scales_h >> (2 * g) & 3) << 4) - 32);
     }
     out->super[0] = x->d;
 }
 
-static const split_fn splits[QN_TYPE_COUNT] = {
-    [QN_TYPE_Q4_0] = split_q4_0,   [QN_TYPE_Q4_1] = split_q4_1,     [QN_TYPE_Q5_0] = split_q5_0,
-    [QN_TYPE_Q5_1] = split_q5_1,   [QN_TYPE_Q8_0] = split_q8_0,     [QN_TYPE_Q2_K] = split_q2_k,
-    [QN_TYPE_Q3_K] = split_q3_k,   [QN_TYPE_Q4_K] = split_q4_k,     [QN_TYPE_Q5_K] = split_q5_k,
-    [QN_TYPE_Q6_K] = split_q6_k,   [QN_TYPE_IQ4_NL] = split_iq4_nl, [QN_TYPE_IQ4_XS] = split_iq4_xs,
-    [QN_TYPE_MXFP4] = split_mxfp4,
-};
-
-/* `bits` bits from bit `shift` of the levels of one block of row `row` into its vectors. */
-static inline void put_bits(uint8_t *vectors, int row, const uint8_t level[32], int bits, int shift)
+/* Levels that lie as words: `words` of n blocks of row `row` into their vectors. */
+static inline void put_words(uint8_t *vectors, int64_t n, int row, const qn_levels *levels,
+                             int words)
 {
-    const uint32_t mask = 0x01010101U * ((1U << bits) - 1);
-    uint32_t quad[QUADS];
-    memcpy(quad, level, sizeof quad);
-    for (int v = 0; v < bits; v++) {
-        uint32_t word = 0;
-        for (int i = v; i < QUADS; i += bits) {
-            word |= (quad[i] >> shift & mask) << (i - v);
+    for (int64_t b = 0; b < n; b++, vectors += 64 * words) {
+        for (int v = 0; v < words; v++) {
+            memcpy(vectors + 64 * v + 4 * row, levels[b].bytes + 4 * v, 4);
         }
-        memcpy(vectors + 64 * v + 4 * row, &word, sizeof word);
     }
 }
 
-/* The same with `bits` as a constant of the loops. bytes: of a block for 16 rows. */
-static void put_plane(uint8_t *plane, uint32_t bytes, int64_t n, int row, const uint8_t *level,
-                      int shift)
+/* Levels that lie as fields of `bits` <= 4 bits. Two quads at a time, 2 i and 2 i + 1: they come to
+ * the same bits of two vectors, or (one vector) to bits beside each other. */
+static inline void put_fields(uint8_t *vectors, int64_t n, int row, const qn_levels *levels,
+                              int bits)
 {
-    for (int64_t b = 0; b < n; b++, plane += bytes, level += QN_PACK_BLOCK) {
-        switch (bytes) {
-        case 512:
-            put_bits(plane, row, level, 8, shift);
-            break;
-        case 256:
-            put_bits(plane, row, level, 4, shift);
-            break;
-        case 128:
-            put_bits(plane, row, level, 2, shift);
-            break;
-        default:
-            put_bits(plane, row, level, 1, shift);
-            break;
+    const uint64_t mask = 0x0101010101010101U * ((1U << bits) - 1);
+    const int step = bits > 1 ? bits / 2 : 1;
+    for (int64_t b = 0; b < n; b++, vectors += 64 * bits) {
+        uint64_t quads[QUADS / 2];
+        memcpy(quads, levels[b].bytes, sizeof quads);
+        for (int v = 0; v < step; v++) {
+            uint64_t words = 0;
+            for (int i = v; i < QUADS / 2; i += step) {
+                words |= (quads[i] >> levels[b].shift & mask) << (2 * (i - v));
+            }
+            uint32_t even = (uint32_t)words, odd = (uint32_t)(words >> 32);
+            if (bits == 1) {
+                even |= odd << 1;
+            } else {
+                memcpy(vectors + 64 * (2 * v + 1) + 4 * row, &odd, sizeof odd);
+            }
+            memcpy(vectors + 64 * (2 * v) + 4 * row, &even, sizeof even);
         }
+    }
+}
+
+static inline void put_levels(uint8_t *vectors, int64_t n, int row, const qn_levels *levels,
+                              bool words, int bits)
+{
+    if (words) {
+        put_words(vectors, n, row, levels, bits);
+    } else {
+        put_fields(vectors, n, row, levels, bits);
     }
 }
 
 /* One row's chunk of n blocks into a packed chunk. */
-static void put_split(qn_type type, const qn_split *in, int64_t n, int row, uint8_t *chunk)
+static inline void put_split(qn_type type, bool words, const qn_split *in, int64_t n, int row,
+                             uint8_t *chunk)
 {
     const qn_pack_layout at = qn__pack_layout(type);
     uint8_t *high = chunk + n * at.low, *sub = high + n * at.high;
     uint8_t *scale = sub + n * at.sub, *super = scale + n * at.scale;
-    put_plane(chunk, at.low, n, row, in->level, 0);
+    put_levels(chunk, n, row, in->low, words, (int)at.low / 64);
     if (at.high != 0) {
-        put_plane(high, at.high, n, row, in->level, (int)at.low / 64);
+        put_levels(high, n, row, in->high, words, (int)at.high / 64);
     }
     for (int64_t b = 0; b < n; b++) {
         for (uint32_t i = 0; i < at.sub / 16; i++) {
@@ -287,6 +283,35 @@ static void put_split(qn_type type, const qn_split *in, int64_t n, int row, uint
         memcpy(super + 32 * i + 2 * row, &in->super[i], 2);
     }
 }
+
+/* A function for each format, so that the layout is constant in its loops: X(name, type, words). */
+#define QN_FORMATS(X)                                                                              \
+    X(q4_0, QN_TYPE_Q4_0, true)                                                                    \
+    X(q4_1, QN_TYPE_Q4_1, true)                                                                    \
+    X(q5_0, QN_TYPE_Q5_0, true)                                                                    \
+    X(q5_1, QN_TYPE_Q5_1, true)                                                                    \
+    X(q8_0, QN_TYPE_Q8_0, true)                                                                    \
+    X(q2_k, QN_TYPE_Q2_K, false)                                                                   \
+    X(q3_k, QN_TYPE_Q3_K, false)                                                                   \
+    X(q4_k, QN_TYPE_Q4_K, false)                                                                   \
+    X(q5_k, QN_TYPE_Q5_K, false)                                                                   \
+    X(q6_k, QN_TYPE_Q6_K, false)                                                                   \
+    X(iq4_nl, QN_TYPE_IQ4_NL, true)                                                                \
+    X(iq4_xs, QN_TYPE_IQ4_XS, true)                                                                \
+    X(mxfp4, QN_TYPE_MXFP4, true)
+
+#define QN_PUT(name, type, words)                                                                  \
+    static void put_##name(const qn_split *in, int64_t n, int row, uint8_t *chunk)                 \
+    {                                                                                              \
+        put_split(type, words, in, n, row, chunk);                                                 \
+    }
+QN_FORMATS(QN_PUT)
+
+#define QN_ROW(name, type, words) [type] = {split_##name, put_##name},
+static const struct {
+    void (*split)(const void *blocks, int64_t n, qn_split *out);
+    void (*put)(const qn_split *in, int64_t n, int row, uint8_t *chunk);
+} formats[QN_TYPE_COUNT] = {QN_FORMATS(QN_ROW)};
 
 /* k values of float row `row`, `step` bytes (one value, or a pair of them) at a time. */
 static inline void put_steps(const uint8_t *src, size_t bytes, size_t step, int row, uint8_t *out)
@@ -322,11 +347,10 @@ static void pack_group(qn_type type, const uint8_t *rows, size_t row_bytes, int6
         for (int row = 0; row < n_rows; row++) {
             const uint8_t *src = rows + (size_t)row * row_bytes +
                                  (size_t)(at / info->block_values) * info->block_bytes;
-            if (splits[type]) {
+            if (formats[type].split) {
                 qn_split split;
-                const int64_t blocks = values / QN_PACK_BLOCK;
-                splits[type](src, blocks, &split);
-                put_split(type, &split, blocks, row, out);
+                formats[type].split(src, values / QN_PACK_BLOCK, &split);
+                formats[type].put(&split, values / QN_PACK_BLOCK, row, out);
             } else {
                 put_floats(type, src, values, row, out);
             }
@@ -338,7 +362,7 @@ static void pack_group(qn_type type, const uint8_t *rows, size_t row_bytes, int6
 bool qn__cpu_pack_supports(qn_type type)
 {
     return type == QN_TYPE_F32 || type == QN_TYPE_F16 || type == QN_TYPE_BF16 ||
-           (type >= 0 && type < QN_TYPE_COUNT && splits[type]);
+           (type >= 0 && type < QN_TYPE_COUNT && formats[type].split);
 }
 
 static int64_t groups_of_plane(const int64_t ne[4])
