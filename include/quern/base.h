@@ -3,11 +3,11 @@
  * callback, the version.
  *
  * Conventions of the whole interface:
- *  - A call that can fail returns a qn_status and takes a `qn_error *` last. The pointer may be
- * NULL; where it is not, it is written only when the call fails.
- *  - Who makes a thing frees it; every qn_x_free accepts NULL.
- *  - Options are plain structs, filled by qn_x_defaults() and then changed by the caller.
- *  - The library never exits, never aborts on input and never prints: messages go to a qn_log.
+ * - A call that can fail returns a qn_status and takes a `qn_error *` last, which may be NULL;
+ *   where it is not, it is written only when the call fails.
+ * - Who makes a thing frees it; every qn_x_free accepts NULL.
+ * - Options are plain structs, filled by qn_x_defaults() and then changed by the caller.
+ * - The library never exits, never aborts on input and never prints: messages go to a qn_log.
  */
 #ifndef QUERN_BASE_H
 #define QUERN_BASE_H

@@ -4,7 +4,7 @@
  *
  * The rows of a sequence depend on its tokens and on nothing else: not on how the batch is cut, on
  * what other sequences are in it, on the number of threads, or on whether the memory was computed,
- * shared, shifted back or restored.
+ * shared or restored. (Moving positions, qn_context_seq_add, is the one thing that changes them.)
  *
  * A context is used by one thread at a time. Contexts of one model are independent; the model must
  * outlive them.
@@ -74,13 +74,13 @@ QN_API const qn_model *qn_context_model(const qn_context *ctx);
 /*
  * Tokens to compute. Arrays have n_tokens entries and are only read during the call. Exactly one of
  * tokens and embeddings is given; what a missing one (NULL) of the others means:
- *  - embeddings: rows of the model's input width, F32, instead of looking up ids.
- *  - pos: each token comes right after what its sequence holds (0 where that is empty).
- *  - n_seq_id: one sequence id for each token.
- *  - seq_id: sequence 0. Otherwise the ids of token 0, then of token 1, …: the sum of n_seq_id in
- *    all. A token with several ids is computed once and becomes part of all these sequences.
- *  - output: only the last token has an output row (all tokens where the context makes embeddings).
- *    Otherwise non-zero asks for a row.
+ * - embeddings: rows of the model's input width, F32, instead of looking up ids.
+ * - pos: each token comes right after what its sequence holds (0 where that is empty).
+ * - n_seq_id: one sequence id for each token.
+ * - seq_id: sequence 0. Otherwise the ids of token 0, then of token 1, …: the sum of n_seq_id in
+ *   all. A token with several ids is computed once and becomes part of all these sequences.
+ * - output: only the last token has an output row (all tokens where the context makes embeddings).
+ *   Otherwise non-zero asks for a row.
  */
 typedef struct qn_batch {
     int32_t n_tokens;
@@ -101,12 +101,12 @@ QN_API qn_batch qn_batch_of(const int32_t *tokens, int32_t n);
  * repetition, in batch order (an empty sequence may start anywhere); the sets of ids of a
  * sequence's tokens only shrink along the batch (a common prefix that branches); sequences that
  * share a token hold the same positions before it.
- *  - QN_OK: done.
- *  - QN_ERR_ARGUMENT: a broken rule, with the token named; nothing was changed.
- *  - QN_ERR_FULL: no room for these tokens; nothing was changed.
- *  - QN_ERR_ABORTED: the abort callback said stop. Micro-batches that were finished stay, see
- *    qn_context_pos_max; there are no rows.
- *  - QN_ERR_COMPUTE (the device failed), QN_ERR_MEMORY: as for QN_ERR_ABORTED.
+ * - QN_OK: done.
+ * - QN_ERR_ARGUMENT: a broken rule, with the token named; nothing was changed.
+ * - QN_ERR_FULL: no room for these tokens; nothing was changed.
+ * - QN_ERR_ABORTED: the abort callback said stop. Micro-batches that were finished stay, see
+ *   qn_context_pos_max; there are no rows.
+ * - QN_ERR_COMPUTE (the device failed), QN_ERR_MEMORY: as for QN_ERR_ABORTED.
  */
 QN_API qn_status qn_context_decode(qn_context *ctx, const qn_batch *batch, qn_error *err);
 
@@ -149,8 +149,9 @@ QN_API qn_status qn_context_seq_cp(qn_context *ctx, int32_t from, int32_t to, in
 /* Removes all other sequences. */
 QN_API qn_status qn_context_seq_keep(qn_context *ctx, int32_t seq, qn_error *err);
 /* Adds `delta` to the positions [p0, p1): keys are turned to their new place. Positions that fall
- * below 0 are dropped, none may fall on one that stays. QN_ERR_UNSUPPORTED where
- * qn_context_can_shift is false. */
+ * below 0 are dropped, none may fall on one that stays. The turned keys are rounded again, so what
+ * follows is close to, not equal to, what a sequence computed at its new place gives.
+ * QN_ERR_UNSUPPORTED where qn_context_can_shift is false. */
 QN_API qn_status qn_context_seq_add(qn_context *ctx, int32_t seq, int32_t p0, int32_t p1,
                                     int32_t delta, qn_error *err);
 /* Smallest and largest position that is held, -1 for an empty sequence. */

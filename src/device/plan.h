@@ -6,9 +6,9 @@
  * and lets the device compile the rest. qn__plan_run then only walks the device's program: it
  * allocates nothing and its result does not depend on n_threads.
  *
- *   graph = …; plan_make(graph, device, memory, &plan)
- *   for each batch: plan_bind(plan); fill input->data; plan_run(plan, n_threads, …); read
- * output->data
+ *     graph = …; plan_make(graph, device, memory, &plan)
+ *     for each batch:
+ *         plan_bind(plan); fill input->data; plan_run(plan, n_threads, …); read output->data
  *
  * The graph belongs to the caller, serves one plan and must outlive it. Plans of one device and one
  * memory are used by one thread at a time.

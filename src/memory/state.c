@@ -5,11 +5,11 @@
  *   u64 hash of what fixes the layout of cells and the meaning of positions;
  *   u64 bytes of the body; u64 checksum of the body; the body:
  *
- *   u32 number of sequences; for each: u32 id, and for each group:
- *       u32 first block index, u32 dropped, u32 entries, entries x (u32 block, u32 mask); a block
- * is a number in the list below, 0xffffffff where the mask is 0 for each group: u32 blocks, blocks
- * x u32 mask of the places used by any sequence; for each layer of the group, in order: the K
- * blocks, then the V blocks; unused places are 0
+ * - u32 number of sequences; for each: u32 id, and for each group: u32 first block index, u32
+ *   dropped, u32 entries, entries x (u32 block, u32 mask). A block is a number in the group's list,
+ *   0xffffffff where the mask is 0.
+ * - for each group its list: u32 blocks; blocks x u32 mask of the places that any sequence uses;
+ *   then for each layer of the group, in order, the K blocks and the V blocks. Unused places are 0.
  *
  * So a state does not depend on the size of the store, on where its blocks lay, or on n_seq_max.
  * Known tokens are not part of it: restored blocks are not findable as prefixes.

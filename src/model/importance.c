@@ -1,9 +1,9 @@
 /*
  * importance.c: see importance.h. Both forms end as one sorted list of names with their numbers:
- *  - GGUF: per weight two F32 tensors, <name>.in_sum2 [columns, matrices] and <name>.counts
- *    [1, matrices]; a column's number is sum / count, 1 where the count is 0.
- *  - older: i32 entries; per entry i32 length, name, i32 calls, i32 values, that many f32, to be
- *    divided by the calls; then maybe i32 chunks, i32 length, data set.
+ * - GGUF: per weight two F32 tensors, <name>.in_sum2 [columns, matrices] and <name>.counts
+ *   [1, matrices]; a column's number is sum / count, 1 where the count is 0.
+ * - older: i32 entries; per entry i32 length, name, i32 calls, i32 values, that many f32, to be
+ *   divided by the calls; then maybe i32 chunks, i32 length, data set.
  */
 #include "model/importance.h"
 

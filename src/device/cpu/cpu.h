@@ -8,9 +8,9 @@
  * never changes a result: a task owns the outputs it writes, and sums follow docs/determinism.md.
  *
  * Two layers:
- *  - kernels (this file's table, one row an operation): shapes, strides, tasks, workspaces;
- *  - leaf functions (rows.h, matmul.h, attend.h): the arithmetic on rows and tiles, one table of
- *    function pointers an instruction set; the scalar table is the definition.
+ * - kernels (this file's table, one row an operation): shapes, strides, tasks, workspaces;
+ * - leaf functions (rows.h, matmul.h, attend.h): the arithmetic on rows and tiles, one table of
+ *   function pointers an instruction set; the scalar table is the definition.
  */
 #ifndef QUERN_DEVICE_CPU_CPU_H
 #define QUERN_DEVICE_CPU_CPU_H
