@@ -5,6 +5,7 @@
  * candidates of each row instead.
  */
 #define _POSIX_C_SOURCE 200809L
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,16 +114,26 @@ static bool make_context(job *j, const qn_log *log)
 
 /* ---- Output ---- */
 
+static bool output_failed(const job *j)
+{
+    cli_error("%s: %s", j->o->output, strerror(errno));
+    return false;
+}
+
 static bool open_output(job *j)
 {
     const char *path = j->o->output;
     if (!path) {
         j->sorted = malloc((size_t)j->width * sizeof *j->sorted);
+        if (!j->sorted) {
+            cli_error("out of memory");
+            return false;
+        }
         j->json = (cli_json){.out = stdout};
-        if (j->sorted && j->o->json) {
+        if (j->o->json) {
             cli_json_open(&j->json, '[');
         }
-        return j->sorted != NULL;
+        return true;
     }
     size_t room = strlen(path) + 32;
     struct stat st;
@@ -139,8 +150,7 @@ static bool open_output(job *j)
     j->file = fopen(j->temporary, "wb");
     int32_t head[2] = {j->n_rows, j->width};
     if (!j->file || fwrite(head, sizeof head, 1, j->file) != 1) {
-        perror(j->temporary);
-        return false;
+        return output_failed(j);
     }
     return true;
 }
@@ -157,8 +167,7 @@ static bool close_output(job *j)
     FILE *file = j->file;
     j->file = NULL;
     if (fclose(file) != 0 || (!j->direct && rename(j->temporary, j->o->output) != 0)) {
-        perror(j->o->output);
-        return false;
+        return output_failed(j);
     }
     free(j->temporary);
     j->temporary = NULL;
@@ -240,8 +249,7 @@ static bool put_row(job *j, int32_t index, int32_t i)
         return true;
     }
     if (fwrite(row, sizeof *row, (size_t)j->width, j->file) != (size_t)j->width) {
-        perror(j->temporary);
-        return false;
+        return output_failed(j);
     }
     return true;
 }

@@ -269,6 +269,8 @@ static void wrong_calls_are_named(void **state)
         {{"run", "-m", model, "-p", "x", "--isa", "z80"}, "z80"},
         {{"run", "-m", model, "-p", "x", "-C", "0xg"}, "no mask of processors"},
         {{"logits", "-m", model, "-p", "x"}, "give -o FILE or --top N"},
+        {{"logits", "-m", model, "-p", "x", "-o", "/nowhere/x"}, "error: /nowhere/x: No such file"},
+        {{"logits", "-m", model, "-p", "x", "-o", "/dev/full"}, "error: /dev/full: No space left"},
         {{"logits", "-m", model, "--top", "1", "--ids", "1,99999"}, "99999 is no token"},
         {{"logits", "-m", model, "--top", "1", "--ids", "1,x"}, "no list of numbers"},
         {{"bench", "-m", model, "-pg", "7"}, "is no pair"},
