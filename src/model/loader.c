@@ -18,7 +18,7 @@ void qn__loader_fail(qn_loader *l, qn_status code, const char *format, ...)
     l->status = qn__error(&l->error, code, "%s: %s", qn_gguf_file_name(l->model->gguf, 0), text);
 }
 
-/* "[64, 128]" */
+/* "[64, 128]", `dims` dimensions. */
 static void shape_text(char *out, size_t size, const int64_t *ne, int dims)
 {
     int at = snprintf(out, size, "[%lld", (long long)ne[0]);
@@ -45,8 +45,10 @@ static bool check_shape(qn_loader *l, const qn_gguf_tensor *tensor, const int64_
         return true;
     }
     char has[96], needs[96];
-    shape_text(has, sizeof(has), tensor->ne, significant_dims(tensor->ne));
-    shape_text(needs, sizeof(needs), expected, significant_dims(expected));
+    int has_dims = significant_dims(tensor->ne), needs_dims = significant_dims(expected);
+    int dims = has_dims > needs_dims ? has_dims : needs_dims;
+    shape_text(has, sizeof(has), tensor->ne, dims);
+    shape_text(needs, sizeof(needs), expected, dims);
     qn__loader_fail(l, QN_ERR_FORMAT, "tensor %s: shape %s where the model needs %s", tensor->name,
                     has, needs);
     return false;
