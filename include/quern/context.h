@@ -31,12 +31,14 @@ typedef struct qn_context qn_context;
 #define QN_MAX_THREADS   512
 
 typedef struct qn_context_options {
-    int32_t n_ctx;           /* 512; positions of all sequences together, rounded up to a multiple
-                                of 256; 0: the model's training context */
-    int32_t n_batch;         /* 2048; most tokens of one decode; cut to n_ctx */
-    int32_t n_ubatch;        /* 512; most tokens computed at once; cut to n_batch, 0: n_batch */
-    int32_t n_outputs_max;   /* 0; most output rows of one decode; cut to n_batch, 0: n_batch */
-    int32_t n_seq_max;       /* 1; sequences, at most QN_MAX_SEQUENCES */
+    int32_t n_ctx;         /* 512; positions of all sequences together, rounded up to a multiple
+                              of 256; 0: the model's training context */
+    int32_t n_batch;       /* 2048; most tokens of one decode; cut to n_ctx */
+    int32_t n_ubatch;      /* 512; most tokens computed at once; cut to n_batch, 0: n_batch */
+    int32_t n_outputs_max; /* 0; most output rows of one decode; cut to n_batch, 0: n_batch */
+    int32_t n_outputs_max_per_seq; /* 1; most output rows of one decode for a sequence with a chain
+                                      attached; cut to n_outputs_max, 0: n_outputs_max */
+    int32_t n_seq_max;             /* 1; sequences, at most QN_MAX_SEQUENCES */
     int32_t n_threads;       /* 0; for micro-batches of one token. 0: as many as the machine has
                                 cores. Cut to those of the device */
     int32_t n_threads_batch; /* 0; for larger ones. 0: n_threads */
@@ -46,6 +48,8 @@ typedef struct qn_context_options {
     bool full_windows;       /* false; layers with a sliding window keep all positions, so that any
                                 tail can be taken back */
     int32_t window_slack;    /* 64; positions that they keep behind the window otherwise */
+    bool keep_candidates;    /* false; rows whose token was picked in the graph hand out what it
+                                was picked from, too */
     qn_device *device;       /* NULL: a CPU device of its own; else it must outlive the context */
     const char *isa;         /* NULL; instruction set of that own device, see quern/device.h */
     /* Asked between the steps of a computation; true ends it with QN_ERR_ABORTED. May be called
@@ -115,15 +119,71 @@ QN_API qn_status qn_context_decode(qn_context *ctx, const qn_batch *batch, qn_er
  * i < 0 counts from the last row (-1 is the last). NULL with a message where there is no such row.
  * Valid until the next decode.
  */
-/* [n_vocab], as the model gives them, not normalised. */
+/* [n_vocab], as the model gives them, not normalised. Rows that were sampled in the graph have none
+ * (see qn_context_set_sampler): NULL. */
 QN_API const float *qn_context_logits(const qn_context *ctx, int32_t i, qn_error *err);
 /* [width of the model's output], after the final norm; only where options.embeddings is set. */
 QN_API const float *qn_context_embeddings(const qn_context *ctx, int32_t i, qn_error *err);
 QN_API int32_t qn_context_n_outputs(const qn_context *ctx);
 
 /*
- * Picks a token from row `i` with a sampler (usually a chain) and accepts it there.
- * QN_ERR_NOT_FOUND: every candidate is banned, or the sampler did not pick; nothing was accepted
+ * Sampling inside the graph. A chain that is attached to a sequence runs where its logits are: all
+ * its members, or those from the front up to the first that has no form for graphs (a sampler of
+ * one's own). Only what they leave comes back: the token, or the candidates. The token is the same
+ * as that of qn_context_sample without attaching, bit for bit, at any number of rows and threads.
+ *
+ * Output row j of a sequence in a decode takes the j-th next draw of the chain. None is consumed by
+ * a decode; each accepted token (qn_context_sample, or qn_sampler_accept with `generated`) consumes
+ * one. So a decode that fails, or whose rows are not used, changes no later token.
+ *
+ * A row belongs to the first sequence id of its token.
+ */
+
+/*
+ * Attaches a chain to a sequence, in place of the one that it has; NULL detaches. The chain stays
+ * the caller's: it must live, without members added or removed, until it is detached or the
+ * context is freed. It is in one place at a time. Holds for the decodes to come; of the rows of the
+ * last one, the candidates are lost. Takes memory for the candidates of n_outputs_max_per_seq rows.
+ * Errors, with nothing changed: QN_ERR_ARGUMENT (no such sequence; no chain, an empty or an
+ * attached one); QN_ERR_MEMORY.
+ */
+QN_API qn_status qn_context_set_sampler(qn_context *ctx, int32_t seq, qn_sampler *chain,
+                                        qn_error *err);
+/* The chain of a sequence; NULL for none. */
+QN_API qn_sampler *qn_context_get_sampler(const qn_context *ctx, int32_t seq);
+
+/* The token that was picked for row `i` in the graph, QN_TOKEN_NONE where none was: no chain is
+ * attached, its end runs outside, it does not pick, or every candidate is banned. Accepts nothing.
+ * `err` is filled only where there is no such row. */
+QN_API int32_t qn_context_sampled(const qn_context *ctx, int32_t i, qn_error *err);
+
+/* What the graph left of a row, in the order of the candidates: arrays of `count`, valid until the
+ * next decode or qn_context_set_sampler. */
+typedef struct qn_row_candidates {
+    const int32_t *ids;
+    const float *logits; /* as the samplers left them; -inf: banned */
+    const float *probs;  /* by which the token was drawn; NULL where none was */
+    size_t count;
+    bool sorted; /* by (logit descending, id ascending) */
+} qn_row_candidates;
+
+/*
+ * QN_ERR_NOT_FOUND: there is no such row; it was not sampled in the graph (read
+ * qn_context_logits); its token was picked there and options.keep_candidates is not set; or the
+ * chain was detached since.
+ */
+QN_API qn_status qn_context_candidates(qn_context *ctx, int32_t i, qn_row_candidates *out,
+                                       qn_error *err);
+
+/*
+ * A token for row `i`, accepted by `sampler` (usually a chain); NULL means the chain attached to
+ * the row's sequence.
+ *  - A token that was picked in the graph is it.
+ *  - From candidates that the graph left: the attached chain goes on where the graph stopped;
+ *    another sampler is applied to them.
+ *  - Otherwise the sampler is applied to the row's logits.
+ * Several rows of a sequence are taken in their order. QN_ERR_NOT_FOUND: every candidate is banned,
+ * the sampler did not pick, or the row is gone; QN_ERR_ARGUMENT: no sampler. Nothing was accepted
  * then.
  */
 QN_API qn_status qn_context_sample(qn_context *ctx, qn_sampler *sampler, int32_t i, int32_t *token,

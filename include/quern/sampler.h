@@ -88,6 +88,9 @@ typedef struct qn_sampler_interface {
     void (*free)(void *state);
     /* The seed in use; false for a sampler without one. */
     bool (*seed)(const void *state, uint32_t *out);
+    /* How it runs inside a compute graph: for the samplers of this library. NULL for one's own,
+     * which runs behind the graph, on the candidates that are left there. */
+    const struct qn_sampler_graph *graph;
 } qn_sampler_interface;
 
 /*
@@ -97,7 +100,9 @@ typedef struct qn_sampler_interface {
 QN_API qn_sampler *qn_sampler_make(const qn_sampler_interface *fns, void *state, qn_error *err);
 QN_API void qn_sampler_free(qn_sampler *s);
 
-/* Never NULL. A sampler that its settings turn off is named "?kind" and does nothing. */
+/* Never NULL. A sampler that its settings turn off is named "?kind" and does nothing. In a chain
+ * that is attached to a sequence, "+kind" runs in the graph, "-kind" could but the device lacks it;
+ * those behind it and those without a form for graphs have plain names. */
 QN_API const char *qn_sampler_name(const qn_sampler *s);
 QN_API qn_status qn_sampler_accept(qn_sampler *s, int32_t token, bool generated, qn_error *err);
 QN_API void qn_sampler_apply(qn_sampler *s, qn_candidates *c);
@@ -131,14 +136,15 @@ QN_API qn_sampler *qn_sampler_temp(float t, qn_error *err);
 
 /* A chain owns its members, which are no chains themselves. */
 QN_API qn_sampler *qn_sampler_chain(qn_error *err);
-/* Appends. Takes `member` also on failure (it is then freed). A NULL member is a maker's failure:
+/* Appends; not while the chain is attached. Takes `member` also on failure (it is then freed). A NULL member is a maker's failure:
  * returns QN_ERR_MEMORY and leaves `err` as the maker filled it. */
 QN_API qn_status qn_sampler_chain_add(qn_sampler *chain, qn_sampler *member, qn_error *err);
 QN_API bool qn_sampler_is_chain(const qn_sampler *s);
 QN_API size_t qn_sampler_chain_size(const qn_sampler *chain);
 /* The i-th member, still the chain's; NULL out of range. */
 QN_API qn_sampler *qn_sampler_chain_get(const qn_sampler *chain, size_t i);
-/* Takes the i-th member out and gives it to the caller; NULL out of range. */
+/* Takes the i-th member out and gives it to the caller; NULL out of range or while the chain is
+ * attached to a sequence. */
 QN_API qn_sampler *qn_sampler_chain_remove(qn_sampler *chain, size_t i);
 
 /* The usual settings, and the chain that they make: top-k, top-p, min-p, temperature, draw. */

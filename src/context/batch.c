@@ -193,6 +193,9 @@ qn_status qn__batch_check(qn_context *ctx, const qn_batch *b, qn_error *err)
         status = check_outputs(ctx, b, err);
     }
     if (status == QN_OK) {
+        status = qn__sampling_check(ctx, b, err);
+    }
+    if (status == QN_OK) {
         ctx->n_tokens = b->n_tokens;
     }
     return status;

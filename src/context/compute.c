@@ -72,6 +72,19 @@ static void make_inputs(const qn_context *ctx, qn_compute *c)
         group->rows = input(c, QN_TYPE_I32, 4, s->n_tokens, 1, "rows");
     }
     in->groups = c->groups;
+    if (s->n_sampled > 0) {
+        c->programs = input(c, QN_TYPE_I32, s->program_words, s->n_sampled, 1, "programs");
+    }
+}
+
+/* Rows that are sampled in the graph: from the logits through their programs. */
+static void add_sampling(qn_compute *c)
+{
+    if (c->programs && c->out.logits) {
+        qn_node *sampled = qn__graph_sample(c->graph, c->out.logits, c->programs, &qn__sample_table,
+                                            c->shape.n_keep);
+        c->sampled = qn__graph_output(c->graph, sampled, "sampled");
+    }
 }
 
 static void make_stores(qn_context *ctx, qn_compute *c)
@@ -104,7 +117,11 @@ static qn_status compute_make(qn_context *ctx, const qn_shape *shape, qn_compute
     status = qn__model_build(ctx->model, c->graph, &c->in, &c->out, err);
     c->in.k = c->in.v = NULL; /* of the building only */
     if (status == QN_OK) {
+        add_sampling(c);
         status = qn__graph_finish(c->graph, err);
+    }
+    if (status == QN_OK && c->programs && !c->sampled) {
+        status = qn__error(err, QN_ERR_UNSUPPORTED, "the model gives no logits to sample from");
     }
     if (status == QN_OK && shape->n_outputs > 0 && !c->out.logits && !c->out.embeddings) {
         status = qn__error(err, QN_ERR_UNSUPPORTED, "the model gives no output rows");

@@ -109,6 +109,10 @@ static qn_status make_arrays(qn_context *ctx, qn_error *err)
     if (!ctx->candidates) {
         return QN_ERR_MEMORY;
     }
+    qn_status status = qn__sampling_make(ctx, err);
+    if (status != QN_OK) {
+        return status;
+    }
     return qn__outputs_reserve(ctx, err);
 }
 
@@ -181,6 +185,7 @@ void qn_context_free(qn_context *ctx)
     }
     const qn_context_options *o = &ctx->options;
     size_t rows = (size_t)o->n_outputs_max * sizeof(float);
+    qn__sampling_free(ctx);
     qn__compute_free_all(ctx);
     qn__plan_memory_free(ctx->memory);
     qn__kv_free(ctx->kv);

@@ -63,6 +63,24 @@ static void copy_rows(float *to, const qn_node *from, int32_t first, int32_t n)
     memcpy(to + (size_t)first * width, from->data, (size_t)n * width * sizeof(float));
 }
 
+/* Copies the logits of the rows that were not sampled in the graph. */
+static void copy_logits(qn_context *ctx, const qn_compute *c, int32_t first_row)
+{
+    int32_t n = c->shape.n_outputs;
+    size_t width = (size_t)c->out.logits->ne[0];
+    const float *rows = c->out.logits->data;
+    if (c->shape.n_sampled == 0) {
+        copy_rows(ctx->logits, c->out.logits, first_row, n);
+        return;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        if (!ctx->rows[first_row + i].sampled) {
+            memcpy(ctx->logits + (size_t)(first_row + i) * width, rows + (size_t)i * width,
+                   width * sizeof(float));
+        }
+    }
+}
+
 static qn_status run_micro_batch(qn_context *ctx, const qn_kv_ubatch *ub, const float *embeddings,
                                  qn_error *err)
 {
@@ -75,6 +93,7 @@ static qn_status run_micro_batch(qn_context *ctx, const qn_kv_ubatch *ub, const 
     for (int32_t g = 0; g < ctx->layout->n_groups; g++) {
         shape.capacity[g] = qn__compute_capacity(ub->n_table[g]);
     }
+    qn__sampling_shape(ctx, ub, first_row, &shape);
     qn_compute *c;
     qn_status status = qn__compute_get(ctx, &shape, &c, err);
     if (status != QN_OK) {
@@ -82,6 +101,7 @@ static qn_status run_micro_batch(qn_context *ctx, const qn_kv_ubatch *ub, const 
     }
     qn__plan_bind(c->plan);
     fill_inputs(ctx, ub, c, embeddings);
+    qn__sampling_fill(ctx, c, first_row);
     qn_abort abort = {o->abort, o->abort_user};
     status =
         qn__plan_run(c->plan, ub->n_tokens == 1 ? o->n_threads : o->n_threads_batch, &abort, err);
@@ -89,7 +109,8 @@ static qn_status run_micro_batch(qn_context *ctx, const qn_kv_ubatch *ub, const 
         return status;
     }
     if (c->out.logits) {
-        copy_rows(ctx->logits, c->out.logits, first_row, shape.n_outputs);
+        copy_logits(ctx, c, first_row);
+        qn__sampling_read(ctx, c, first_row);
     }
     if (c->out.embeddings && shape.want_embeddings) {
         copy_rows(ctx->embeddings, c->out.embeddings, first_row, shape.n_outputs);
@@ -109,11 +130,13 @@ static qn_status run_batch(qn_context *ctx, const qn_batch *batch, qn_error *err
     if (status != QN_OK) {
         return status;
     }
+    qn__sampling_begin(ctx);
     qn_kv_ubatch ub;
     while (qn__kv_ubatch_next(ctx->kv, &ub)) {
         status = run_micro_batch(ctx, &ub, batch->embeddings, err);
         if (status != QN_OK) {
             qn__kv_batch_abort(ctx->kv);
+            qn__sampling_begin(ctx);
             return status;
         }
         qn__kv_ubatch_done(ctx->kv);

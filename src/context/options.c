@@ -8,6 +8,7 @@ qn_context_options qn_context_defaults(void)
                                 .n_batch = 2048,
                                 .n_ubatch = 512,
                                 .n_seq_max = 1,
+                                .n_outputs_max_per_seq = 1,
                                 .type_k = QN_TYPE_F16,
                                 .type_v = QN_TYPE_F16,
                                 .window_slack = 64};
@@ -51,6 +52,9 @@ static void fill_in(const qn_model *model, qn_context_options *o)
     if (o->n_outputs_max == 0 || o->n_outputs_max > o->n_batch) {
         o->n_outputs_max = o->n_batch;
     }
+    if (o->n_outputs_max_per_seq == 0 || o->n_outputs_max_per_seq > o->n_outputs_max) {
+        o->n_outputs_max_per_seq = o->n_outputs_max;
+    }
 }
 
 qn_status qn__context_check_options(const qn_model *model, qn_context_options *o, qn_error *err)
@@ -63,6 +67,7 @@ qn_status qn__context_check_options(const qn_model *model, qn_context_options *o
         {"n_batch", o->n_batch, o->n_ubatch > 0 ? 0 : 1, INT32_MAX},
         {"n_ubatch", o->n_ubatch, 0, INT32_MAX},
         {"n_outputs_max", o->n_outputs_max, 0, INT32_MAX},
+        {"n_outputs_max_per_seq", o->n_outputs_max_per_seq, 0, INT32_MAX},
         {"n_seq_max", o->n_seq_max, 1, QN_MAX_SEQUENCES},
         {"n_threads", o->n_threads, 0, QN_MAX_THREADS},
         {"n_threads_batch", o->n_threads_batch, 0, QN_MAX_THREADS},

@@ -1,4 +1,4 @@
-/* outputs.c: the rows of the last decode, and a token from one of them. */
+/* outputs.c: the rows of the last decode. */
 #include "base/error.h"
 #include "base/mem.h"
 #include "context/context.h"
@@ -23,7 +23,7 @@ void qn_context_set_embeddings(qn_context *ctx, bool embeddings)
 }
 
 /* Index of the row that `i` means, -1 with a message where there is none. */
-static int32_t find_row(const qn_context *ctx, int32_t i, qn_error *err)
+int32_t qn__outputs_find(const qn_context *ctx, int32_t i, qn_error *err)
 {
     if (ctx->n_rows == 0) {
         qn__error(err, QN_ERR_NOT_FOUND, "there are no output rows");
@@ -51,9 +51,15 @@ int32_t qn_context_n_outputs(const qn_context *ctx)
 
 const float *qn_context_logits(const qn_context *ctx, int32_t i, qn_error *err)
 {
-    int32_t row = find_row(ctx, i, err);
+    int32_t row = qn__outputs_find(ctx, i, err);
     if (row >= 0 && !ctx->has_logits) {
         qn__error(err, QN_ERR_NOT_FOUND, "the model gives no logits");
+        return NULL;
+    }
+    if (row >= 0 && ctx->rows[row].sampled) {
+        qn__error(err, QN_ERR_NOT_FOUND,
+                  "row %d was sampled in the graph by the chain of sequence %d: it has no logits",
+                  i, ctx->rows[row].seq);
         return NULL;
     }
     return row < 0 ? NULL : ctx->logits + (size_t)row * (size_t)ctx->hparams->n_vocab;
@@ -61,33 +67,10 @@ const float *qn_context_logits(const qn_context *ctx, int32_t i, qn_error *err)
 
 const float *qn_context_embeddings(const qn_context *ctx, int32_t i, qn_error *err)
 {
-    int32_t row = find_row(ctx, i, err);
+    int32_t row = qn__outputs_find(ctx, i, err);
     if (row >= 0 && !ctx->has_embeddings) {
         qn__error(err, QN_ERR_NOT_FOUND, "the last batch was computed without embeddings");
         return NULL;
     }
     return row < 0 ? NULL : ctx->embeddings + (size_t)row * (size_t)ctx->hparams->n_embd_out;
-}
-
-qn_status qn_context_sample(qn_context *ctx, qn_sampler *sampler, int32_t i, int32_t *token,
-                            qn_error *err)
-{
-    *token = QN_TOKEN_NONE;
-    const float *logits = qn_context_logits(ctx, i, err);
-    if (!logits) {
-        return QN_ERR_NOT_FOUND;
-    }
-    qn_candidates *c = ctx->candidates;
-    qn_candidates_fill(c, logits, (size_t)ctx->hparams->n_vocab);
-    qn_sampler_apply(sampler, c);
-    if (c->selected < 0 || (size_t)c->selected >= c->size) {
-        return qn__error(err, QN_ERR_NOT_FOUND, "%s picked no token: no candidate is left",
-                         qn_sampler_name(sampler));
-    }
-    int32_t picked = c->ids[c->selected];
-    qn_status status = qn_sampler_accept(sampler, picked, true, err);
-    if (status == QN_OK) {
-        *token = picked;
-    }
-    return status;
 }

@@ -149,6 +149,8 @@ qn_status qn_sampler_chain_add(qn_sampler *chain, qn_sampler *member, qn_error *
     chain_state *state = qn_sampler_is_chain(chain) ? chain->state : NULL;
     if (!state || qn_sampler_is_chain(member)) {
         status = qn__error(err, QN_ERR_ARGUMENT, "a chain takes samplers that are no chains");
+    } else if (chain->attached) {
+        status = qn__error(err, QN_ERR_ARGUMENT, "an attached chain takes no samplers");
     } else if (state->size >= CHAIN_MAX) {
         status = qn__error(err, QN_ERR_LIMIT, "a chain has at most %d samplers", CHAIN_MAX);
     } else if (state->size == state->capacity) {
@@ -183,6 +185,9 @@ qn_sampler *qn_sampler_chain_get(const qn_sampler *chain, size_t i)
 qn_sampler *qn_sampler_chain_remove(qn_sampler *chain, size_t i)
 {
     qn_sampler *member = qn_sampler_chain_get(chain, i);
+    if (chain && chain->attached) {
+        return NULL;
+    }
     if (member) {
         chain_state *state = chain->state;
         state->size--;

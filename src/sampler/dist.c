@@ -1,14 +1,9 @@
-/*
- * dist.c: the seeded draw. The pick is the first candidate, in their order, whose running sum of
- * weights exceeds fraction * total.
- *
- * The fraction of a pick is drawn when it is first needed and kept until a generated token is
- * accepted: however often apply runs at one place, and whatever is thrown away, the n-th accepted
- * token is picked with the n-th number of the generator.
+/* dist.c: the seeded draw. The pick is the first candidate, in their order, whose running sum of
+ * weights exceeds fraction * total. One candidate costs a draw too, so that streams stay aligned.
  */
-#include "base/error.h"
-#include "base/rng.h"
-#include "sampler/sampler.h"
+#include <string.h>
+
+#include "sampler/graph.h"
 
 void qn__dist_row(qn_candidates *c, uint64_t fraction)
 {
@@ -29,11 +24,7 @@ void qn__dist_row(qn_candidates *c, uint64_t fraction)
 
 typedef struct dist_state {
     qn_plain_state plain;
-    uint32_t seed, used_seed;
-    bool drawn;        /* `fraction` holds the next number, the generator is past it */
-    bool used;         /* some apply picked with it since the last accept */
-    uint64_t fraction; /* of 2^64 */
-    qn_rng rng;
+    qn_draw draw;
 } dist_state;
 
 static const char *dist_name(const void *state)
@@ -45,39 +36,23 @@ static const char *dist_name(const void *state)
 static void dist_apply(void *state, qn_candidates *c)
 {
     dist_state *s = state;
-    if (c->size == 0) {
-        c->selected = -1;
-        return;
+    c->selected = -1;
+    if (c->size > 0) {
+        qn__dist_row(c, qn__draw_fraction(&s->draw));
     }
-    if (!s->drawn) {
-        s->fraction = qn__rng_fraction64(&s->rng);
-        s->drawn = true;
-    }
-    s->used = true;
-    qn__dist_row(c, s->fraction);
 }
 
 static qn_status dist_accept(void *state, int32_t token, bool generated, qn_error *err)
 {
     (void)token;
     (void)err;
-    dist_state *s = state;
-    if (generated && s->used) {
-        s->drawn = s->used = false;
-    }
+    qn__draw_accept(&((dist_state *)state)->draw, generated);
     return QN_OK;
 }
 
 static void dist_reset(void *state)
 {
-    dist_state *s = state;
-    s->used_seed = s->seed;
-    while (s->used_seed == QN_SEED_RANDOM) {
-        s->used_seed = qn__rng_entropy();
-    }
-    qn__rng_seed(&s->rng, s->used_seed);
-    s->drawn = s->used = false;
-    s->fraction = 0;
+    qn__draw_reset(&((dist_state *)state)->draw);
 }
 
 static qn_status dist_copy_state(void *to, const void *from, qn_error *err)
@@ -89,9 +64,36 @@ static qn_status dist_copy_state(void *to, const void *from, qn_error *err)
 
 static bool dist_seed(const void *state, uint32_t *out)
 {
-    *out = ((const dist_state *)state)->used_seed;
+    *out = ((const dist_state *)state)->draw.used_seed;
     return true;
 }
+
+/* In a graph, a row needs its number only. */
+static void dist_stage(void *params, qn_candidates *c)
+{
+    qn__dist_row(c, *(const uint64_t *)params);
+}
+
+const qn_sample_stage qn__stage_dist = {"dist", dist_stage};
+
+static size_t dist_params(void *state, int32_t j, void *out)
+{
+    uint64_t fraction = qn__draw_fraction_ahead(&((dist_state *)state)->draw, (uint32_t)j);
+    memcpy(out, &fraction, sizeof fraction);
+    return sizeof fraction;
+}
+
+static void dist_begin(void *state)
+{
+    qn__draw_forget(&((dist_state *)state)->draw);
+}
+
+static const qn_sampler_graph dist_graph = {.stage = QN_STAGE_DIST,
+                                            .picks = true,
+                                            .draws = true,
+                                            .param_bytes = sizeof(uint64_t),
+                                            .params = dist_params,
+                                            .begin = dist_begin};
 
 static const qn_sampler_interface dist_fns = {.name = dist_name,
                                               .accept = dist_accept,
@@ -100,15 +102,15 @@ static const qn_sampler_interface dist_fns = {.name = dist_name,
                                               .clone = qn__plain_clone,
                                               .copy_state = dist_copy_state,
                                               .free = qn__plain_free,
-                                              .seed = dist_seed};
+                                              .seed = dist_seed,
+                                              .graph = &dist_graph};
 
 qn_sampler *qn_sampler_dist(uint32_t seed, qn_error *err)
 {
     void *state;
     qn_sampler *s = qn__sampler_make(&dist_fns, sizeof(dist_state), &state, err);
     if (s) {
-        ((dist_state *)state)->seed = seed;
-        dist_reset(state);
+        qn__draw_init(&((dist_state *)state)->draw, seed);
     }
     return s;
 }

@@ -1,7 +1,7 @@
 /* greedy.c: the largest logit. */
 #include <math.h>
 
-#include "sampler/sampler.h"
+#include "sampler/graph.h"
 
 int64_t qn__row_best(const qn_candidates *c)
 {
@@ -35,7 +35,12 @@ static void greedy_apply(void *state, qn_candidates *c)
     qn__greedy_row(c);
 }
 
-static const qn_sampler_interface greedy_fns = {.name = greedy_name, .apply = greedy_apply};
+const qn_sample_stage qn__stage_greedy = {"greedy", greedy_apply};
+
+static const qn_sampler_graph greedy_graph = {.stage = QN_STAGE_GREEDY, .picks = true};
+
+static const qn_sampler_interface greedy_fns = {
+    .name = greedy_name, .apply = greedy_apply, .graph = &greedy_graph};
 
 qn_sampler *qn_sampler_greedy(qn_error *err)
 {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/fmath.h"
-#include "sampler/sampler.h"
+#include "sampler/graph.h"
 
 void qn__min_p_row(qn_candidates *c, float log_p, size_t min_keep)
 {
@@ -53,8 +53,15 @@ static void min_p_apply(void *state, qn_candidates *c)
     qn__min_p_row(c, s->log_p, s->min_keep);
 }
 
-static const qn_sampler_interface min_p_fns = {
-    .name = min_p_name, .apply = min_p_apply, .clone = qn__plain_clone, .free = qn__plain_free};
+const qn_sample_stage qn__stage_min_p = {"min-p", min_p_apply};
+
+static const qn_sampler_graph min_p_graph = {.stage = QN_STAGE_MIN_P};
+
+static const qn_sampler_interface min_p_fns = {.name = min_p_name,
+                                               .apply = min_p_apply,
+                                               .clone = qn__plain_clone,
+                                               .free = qn__plain_free,
+                                               .graph = &min_p_graph};
 
 qn_sampler *qn_sampler_min_p(float p, size_t min_keep, qn_error *err)
 {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "sampler/graph.h"
 
 qn_sampler *qn_sampler_make(const qn_sampler_interface *fns, void *state, qn_error *err)
 {
@@ -70,6 +71,9 @@ void qn_sampler_free(qn_sampler *s)
 
 const char *qn_sampler_name(const qn_sampler *s)
 {
+    if (s->shown[0]) {
+        return s->shown;
+    }
     const char *name = s->fns->name ? s->fns->name(s->state) : NULL;
     return name ? name : "(null)";
 }
@@ -154,8 +158,13 @@ static void empty_apply(void *state, qn_candidates *c)
     (void)c;
 }
 
-static const qn_sampler_interface empty_fns = {
-    .name = empty_name, .apply = empty_apply, .clone = qn__plain_clone, .free = qn__plain_free};
+static const qn_sampler_graph empty_graph = {.stage = QN_STAGE_NONE};
+
+static const qn_sampler_interface empty_fns = {.name = empty_name,
+                                               .apply = empty_apply,
+                                               .clone = qn__plain_clone,
+                                               .free = qn__plain_free,
+                                               .graph = &empty_graph};
 
 qn_sampler *qn__sampler_empty(const char *name, qn_error *err)
 {

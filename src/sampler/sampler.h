@@ -10,9 +10,13 @@
 
 #include <quern/sampler.h>
 
+#include "base/rng.h"
+
 struct qn_sampler {
     const qn_sampler_interface *fns;
     void *state;
+    bool attached;  /* a chain that is attached to a sequence */
+    char shown[32]; /* name with the mark of where it runs; empty: the plain name */
 };
 
 /* Order of candidates: descending logit, then ascending id, as one number that sorts ascending.
@@ -48,6 +52,29 @@ void qn__top_p_row(qn_candidates *c, uint64_t p, size_t min_keep);
 void qn__min_p_row(qn_candidates *c, float log_p, size_t min_keep);
 void qn__scale_row(qn_candidates *c, float factor); /* temperature above 0: factor 1/t */
 void qn__only_best_row(qn_candidates *c);           /* temperature 0 */
+
+/*
+ * Random numbers as a transaction. The coming numbers can be looked at, in any order and as often
+ * as one likes; a generated token that is accepted consumes one, if one was looked at. So the n-th
+ * accepted token gets the n-th number, whatever was computed and thrown away.
+ */
+typedef struct qn_draw {
+    uint32_t seed, used_seed;
+    bool drawn;      /* `value` holds the next number, the generator is past it */
+    uint32_t n_used; /* of the coming numbers, how many were looked at */
+    uint64_t value;
+    qn_rng rng;
+    qn_rng ahead; /* a copy that looks further; n_ahead numbers past rng */
+    uint32_t n_ahead;
+} qn_draw;
+void qn__draw_init(qn_draw *draw, uint32_t seed);
+void qn__draw_reset(qn_draw *draw);
+/* The next number, a fraction of 2^64; the j-th from there. */
+uint64_t qn__draw_fraction(qn_draw *draw);
+uint64_t qn__draw_fraction_ahead(qn_draw *draw, uint32_t j);
+/* As if none had been looked at. */
+void qn__draw_forget(qn_draw *draw);
+void qn__draw_accept(qn_draw *draw, bool generated);
 
 /* Index of the best candidate by the order above; -1 where every one is banned. */
 int64_t qn__row_best(const qn_candidates *c);

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/error.h"
-#include "sampler/sampler.h"
+#include "sampler/graph.h"
 
 void qn__scale_row(qn_candidates *c, float factor)
 {
@@ -55,8 +55,15 @@ static void temp_apply(void *state, qn_candidates *c)
     }
 }
 
-static const qn_sampler_interface temp_fns = {
-    .name = temp_name, .apply = temp_apply, .clone = qn__plain_clone, .free = qn__plain_free};
+const qn_sample_stage qn__stage_temp = {"temp", temp_apply};
+
+static const qn_sampler_graph temp_graph = {.stage = QN_STAGE_TEMP};
+
+static const qn_sampler_interface temp_fns = {.name = temp_name,
+                                              .apply = temp_apply,
+                                              .clone = qn__plain_clone,
+                                              .free = qn__plain_free,
+                                              .graph = &temp_graph};
 
 qn_sampler *qn_sampler_temp(float t, qn_error *err)
 {

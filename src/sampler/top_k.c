@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "base/error.h"
-#include "sampler/sampler.h"
+#include "sampler/graph.h"
 
 /* Blocks for each wanted candidate: more make the bound tighter and the maxima more. */
 #define BLOCKS_PER_K 4
@@ -68,8 +68,21 @@ static void top_k_apply(void *state, qn_candidates *c)
     qn__top_k_row(c, ((const top_k_state *)state)->k);
 }
 
-static const qn_sampler_interface top_k_fns = {
-    .name = top_k_name, .apply = top_k_apply, .clone = qn__plain_clone, .free = qn__plain_free};
+const qn_sample_stage qn__stage_top_k = {"top-k", top_k_apply};
+
+static size_t top_k_keep(const void *state, size_t n)
+{
+    size_t k = ((const top_k_state *)state)->k;
+    return k < n ? k : n;
+}
+
+static const qn_sampler_graph top_k_graph = {.stage = QN_STAGE_TOP_K, .keep = top_k_keep};
+
+static const qn_sampler_interface top_k_fns = {.name = top_k_name,
+                                               .apply = top_k_apply,
+                                               .clone = qn__plain_clone,
+                                               .free = qn__plain_free,
+                                               .graph = &top_k_graph};
 
 qn_sampler *qn_sampler_top_k(int32_t k, qn_error *err)
 {

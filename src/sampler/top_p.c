@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "base/error.h"
-#include "sampler/sampler.h"
+#include "sampler/graph.h"
 
 #define BINS_PER_UNIT 64.0F
 #define N_BINS        2048 /* the last one takes all that is further than 32 away: weight 0 */
@@ -96,8 +96,15 @@ static void top_p_apply(void *state, qn_candidates *c)
     qn__top_p_row(c, s->p, s->min_keep);
 }
 
-static const qn_sampler_interface top_p_fns = {
-    .name = top_p_name, .apply = top_p_apply, .clone = qn__plain_clone, .free = qn__plain_free};
+const qn_sample_stage qn__stage_top_p = {"top-p", top_p_apply};
+
+static const qn_sampler_graph top_p_graph = {.stage = QN_STAGE_TOP_P};
+
+static const qn_sampler_interface top_p_fns = {.name = top_p_name,
+                                               .apply = top_p_apply,
+                                               .clone = qn__plain_clone,
+                                               .free = qn__plain_free,
+                                               .graph = &top_p_graph};
 
 qn_sampler *qn_sampler_top_p(float p, size_t min_keep, qn_error *err)
 {

@@ -53,6 +53,7 @@ typedef enum qn_op {
     QN_OP_MOE_SUM,     /* sum over K of x[:, k, t] * w[k, t], k ascending */
     QN_OP_KV_STORE,    /* writes K or V rows into a paged store */
     QN_OP_ATTEND,      /* attention over a paged store */
+    QN_OP_SAMPLE,      /* rows of logits through a chain of samplers each: sample.h */
     QN_OP_COUNT
 } qn_op;
 
@@ -190,6 +191,10 @@ typedef union qn_op_params {
         bool is_v;
     } kv;
     qn_attend_params attend;
+    struct {
+        const struct qn_sample_table *table;
+        int32_t n_keep;
+    } sample;
 } qn_op_params;
 
 enum {
@@ -310,6 +315,11 @@ typedef struct qn_attend_inputs {
 } qn_attend_inputs;
 qn_node *qn__graph_attend(qn_graph *g, qn_node *q, const qn_attend_inputs *in,
                           const qn_attend_params *p);
+
+/* logits [V, T], programs I32 [W, R] (one for each sampled row) -> I32 [8 + 3 n_keep, R]; what the
+ * words mean: tensor/sample.h. 0 <= n_keep <= V. */
+qn_node *qn__graph_sample(qn_graph *g, qn_node *logits, qn_node *programs,
+                          const struct qn_sample_table *table, int64_t n_keep);
 
 /* Marks a result that the caller reads after a run; gives it a name. Returns x. */
 qn_node *qn__graph_output(qn_graph *g, qn_node *x, const char *name);

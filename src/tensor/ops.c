@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "tensor/build.h"
+#include "tensor/sample.h"
 
 /*
  * Sources: one letter each; an upper-case one may be absent.
@@ -339,6 +340,22 @@ static bool shape_attend(qn_graph *g, qn_node *node)
     return set_shape(g, node, QN_TYPE_F32, v->ne[0], q->ne[1], q->ne[2], 1);
 }
 
+static bool shape_sample(qn_graph *g, qn_node *node)
+{
+    const qn_node *logits = node->src[0], *programs = node->src[1];
+    int64_t n_keep = node->params.sample.n_keep;
+    if (logits->ne[0] < 1 || logits->ne[2] != 1 || logits->ne[3] != 1 ||
+        !is_shape(programs, programs->ne[0], programs->ne[1], 1, 1) ||
+        programs->ne[0] < QN_SAMPLE_PROGRAM_HEAD || programs->ne[0] % 2 != 0) {
+        return bad(g, node, "logits are [V, T], programs [W, R] with an even W");
+    }
+    if (n_keep < 0 || n_keep > logits->ne[0]) {
+        return bad(g, node, "keeps more candidates than there are");
+    }
+    return set_shape(g, node, QN_TYPE_I32, QN_SAMPLE_RESULT_HEAD + 3 * n_keep, programs->ne[1], 1,
+                     1);
+}
+
 /* The table -------------------------------------------------------------------------------------
  */
 
@@ -373,6 +390,7 @@ static const op_row rows[QN_OP_COUNT] = {
     [QN_OP_MOE_SUM] = {"moe_sum", "fF", shape_moe_sum, false},
     [QN_OP_KV_STORE] = {"kv_store", "sfi", shape_kv_store, false},
     [QN_OP_ATTEND] = {"attend", "fssiiiF", shape_attend, false},
+    [QN_OP_SAMPLE] = {"sample", "fi", shape_sample, false},
 };
 
 static const op_row *op_row_of(qn_op op)
@@ -613,4 +631,14 @@ qn_node *qn__graph_attend(qn_graph *g, qn_node *q, const qn_attend_inputs *in,
                   &(qn_node){.op = QN_OP_ATTEND,
                              .src = {q, in->k, in->v, in->tables, in->masks, in->rows, in->sinks},
                              .params.attend = *p});
+}
+
+qn_node *qn__graph_sample(qn_graph *g, qn_node *logits, qn_node *programs,
+                          const struct qn_sample_table *table, int64_t n_keep)
+{
+    return add_op(g, &(qn_node){.op = QN_OP_SAMPLE,
+                                .src = {logits, programs},
+                                .params.sample = {.table = table,
+                                                  .n_keep = n_keep < INT32_MAX ? (int32_t)n_keep
+                                                                               : INT32_MAX}});
 }

@@ -30,4 +30,5 @@ const qn_cpu_kernel *const qn__cpu_kernels[QN_OP_COUNT] = {
     [QN_OP_MOE_SUM] = &qn__kernel_moe_sum,
     [QN_OP_KV_STORE] = &qn__cpu_kernel_kv_store,
     [QN_OP_ATTEND] = &qn__cpu_kernel_attend,
+    [QN_OP_SAMPLE] = &qn__kernel_sample,
 };

@@ -1,0 +1,147 @@
+/* graph.c: see graph.h. */
+#include "sampler/graph.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+
+static const qn_sample_stage *const stages[QN_STAGE_COUNT] = {
+    [QN_STAGE_GREEDY] = &qn__stage_greedy, [QN_STAGE_DIST] = &qn__stage_dist,
+    [QN_STAGE_TOP_K] = &qn__stage_top_k,   [QN_STAGE_TOP_P] = &qn__stage_top_p,
+    [QN_STAGE_MIN_P] = &qn__stage_min_p,   [QN_STAGE_TEMP] = &qn__stage_temp,
+};
+
+const qn_sample_table qn__sample_table = {
+    .fill = qn_candidates_fill, .stages = stages, .n_stages = QN_STAGE_COUNT};
+
+static const qn_sampler_graph *form_of(const qn_sampler *s)
+{
+    return s->fns->graph;
+}
+
+/* Bytes of a member's parameters, at most. */
+static size_t param_bytes(const qn_sampler *s)
+{
+    if (form_of(s)->params || !s->state) {
+        return form_of(s)->param_bytes;
+    }
+    return ((const qn_plain_state *)s->state)->bytes;
+}
+
+static size_t param_words(size_t bytes)
+{
+    return qn__align_up(bytes, 8) / sizeof(int32_t);
+}
+
+static void add_member(qn_chain_form *form, const qn_sampler *member)
+{
+    const qn_sampler_graph *graph = form_of(member);
+    form->n_prefix++;
+    if (graph->stage == QN_STAGE_NONE) {
+        return;
+    }
+    form->picks = form->picks || graph->picks;
+    form->draws = graph->draws;
+    form->n_keep = graph->keep ? graph->keep(member->state, form->n_keep) : form->n_keep;
+    form->program_words += 2 + param_words(param_bytes(member));
+}
+
+static void mark(qn_sampler *member, char how)
+{
+    const char *name = member->fns->name ? member->fns->name(member->state) : "(null)";
+    if (name[0] != '?') {
+        snprintf(member->shown, sizeof member->shown, "%c%s", how, name);
+    }
+}
+
+qn_status qn__chain_attach(qn_sampler *chain, bool supported, size_t n, qn_chain_form *out,
+                           qn_error *err)
+{
+    size_t size = qn_sampler_chain_size(chain);
+    if (size == 0) {
+        return qn__error(err, QN_ERR_ARGUMENT,
+                         "only a chain with samplers can be attached to a sequence");
+    }
+    if (chain->attached) {
+        return qn__error(err, QN_ERR_ARGUMENT, "the chain is attached to a sequence already");
+    }
+    qn_chain_form form = {.n_keep = n, .program_words = QN_SAMPLE_PROGRAM_HEAD};
+    for (size_t i = 0; i < size; i++) {
+        qn_sampler *member = qn_sampler_chain_get(chain, i);
+        if (!form_of(member)) {
+            break;
+        }
+        if (!supported && form_of(member)->stage != QN_STAGE_NONE) {
+            mark(member, '-');
+            break;
+        }
+        mark(member, '+');
+        add_member(&form, member);
+    }
+    form.whole = form.n_prefix == size;
+    if (form.program_words == QN_SAMPLE_PROGRAM_HEAD) {
+        form.n_prefix = 0; /* nothing to do in the graph */
+        form.whole = false;
+    }
+    chain->attached = true;
+    *out = form;
+    return QN_OK;
+}
+
+void qn__chain_detach(qn_sampler *chain)
+{
+    for (size_t i = 0; i < qn_sampler_chain_size(chain); i++) {
+        qn_sampler_chain_get(chain, i)->shown[0] = '\0';
+    }
+    chain->attached = false;
+}
+
+void qn__chain_begin(const qn_sampler *chain)
+{
+    for (size_t i = 0; i < qn_sampler_chain_size(chain); i++) {
+        const qn_sampler *member = qn_sampler_chain_get(chain, i);
+        if (form_of(member) && form_of(member)->begin) {
+            form_of(member)->begin(member->state);
+        }
+    }
+}
+
+/* Parameters of a member; returns their words. */
+static size_t write_params(const qn_sampler *member, int32_t j, int32_t *out)
+{
+    const qn_sampler_graph *graph = form_of(member);
+    size_t bytes = param_bytes(member);
+    if (graph->params) {
+        bytes = graph->params(member->state, j, out);
+    } else if (bytes > 0) {
+        memcpy(out, member->state, bytes);
+    }
+    return param_words(bytes);
+}
+
+void qn__chain_program(const qn_sampler *chain, const qn_chain_form *form, int32_t j,
+                       int32_t *program)
+{
+    int32_t *word = program + QN_SAMPLE_PROGRAM_HEAD, n_stages = 0;
+    for (size_t i = 0; i < form->n_prefix; i++) {
+        const qn_sampler *member = qn_sampler_chain_get(chain, i);
+        qn_stage_id stage = form_of(member)->stage;
+        if (stage != QN_STAGE_NONE) {
+            size_t words = write_params(member, j, word + 2);
+            word[0] = (int32_t)stage;
+            word[1] = (int32_t)words;
+            word += 2 + words;
+            n_stages++;
+        }
+    }
+    program[QN_SAMPLE_N_STAGES] = n_stages;
+}
+
+void qn__chain_apply_rest(const qn_sampler *chain, const qn_chain_form *form, qn_candidates *c)
+{
+    for (size_t i = form->n_prefix; i < qn_sampler_chain_size(chain); i++) {
+        qn_sampler_apply(qn_sampler_chain_get(chain, i), c);
+    }
+}

@@ -1,0 +1,51 @@
+/*
+ * sample.h: the SAMPLE operation: rows of logits pass through chains of samplers inside the graph.
+ *
+ * A row brings its own program, an input: which samplers, in which order, with which settings and
+ * random numbers. So rows of any chains are one node, and a plan does not depend on what is sampled
+ * how: attaching another chain makes no new plan. What a sampler does to a row is a row function in
+ * a table that the graph's builder hands in; this room and the devices know only its shape. The
+ * definition is the function that also runs outside of graphs, so both give the same token.
+ *
+ * A program, I32 words at places that are multiples of 8 bytes:
+ *   column of the row in the logits; number of stages; how many candidates are handed back; 0;
+ *   then for each stage: its index in the table; words of its parameters, an even number; they.
+ * A result, I32 words: the picked token, -1 for none; candidates left; index of the picked one, -1;
+ *   flags; low and high word of the sum of weights; 0; 0; then n_keep ids, n_keep logits (F32 bits)
+ *   and n_keep weights, of which those handed back are filled in: the first min(left, the
+ *   program's number) of each.
+ */
+#ifndef QUERN_TENSOR_SAMPLE_H
+#define QUERN_TENSOR_SAMPLE_H
+
+#include <quern/sampler.h>
+
+enum { QN_SAMPLE_COLUMN, QN_SAMPLE_N_STAGES, QN_SAMPLE_N_BACK, QN_SAMPLE_PROGRAM_HEAD = 4 };
+
+enum {
+    QN_SAMPLE_TOKEN,
+    QN_SAMPLE_SIZE,
+    QN_SAMPLE_SELECTED,
+    QN_SAMPLE_FLAGS,
+    QN_SAMPLE_TOTAL_LOW,
+    QN_SAMPLE_TOTAL_HIGH,
+    QN_SAMPLE_RESULT_HEAD = 8
+};
+
+enum { QN_SAMPLE_SORTED = 1, QN_SAMPLE_HAS_WEIGHTS = 2 };
+
+/* One kind of sampler: transforms a row of candidates, or picks. The same function as outside of
+ * graphs; may use c->work, allocates nothing, depends on nothing but its arguments. */
+typedef struct qn_sample_stage {
+    const char *name;
+    void (*row)(void *params, qn_candidates *c);
+} qn_sample_stage;
+
+typedef struct qn_sample_table {
+    /* Candidates 0..n-1 with a clean copy of their logits. */
+    void (*fill)(qn_candidates *c, const float *logits, size_t n);
+    const qn_sample_stage *const *stages;
+    int32_t n_stages;
+} qn_sample_table;
+
+#endif

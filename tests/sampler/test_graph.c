@@ -1,0 +1,301 @@
+/*
+ * The SAMPLE operation gives what the chain gives outside of graphs, bit for bit: tokens and what
+ * is left of the candidates; on ordinary and hostile rows, at any number of rows and threads and
+ * with any instruction set.
+ */
+#include "support/random_chain.h"
+
+#include <math.h>
+
+#include "device/plan.h"
+#include "sampler/graph.h"
+
+static qn_error err;
+
+/* Columns of logits that samplers must bear. */
+enum { NORMAL, FLAT, TIED, NAN_ROW, ALL_BANNED, ONE_LEFT, INFINITE, TINY, SPREAD, N_KINDS };
+
+static float value(int kind, size_t i, size_t n, qn_test_random *r)
+{
+    float x = qn_test_normal(r) * 4.0F;
+    switch (kind) {
+    case FLAT:
+        return -2.5F;
+    case TIED:
+        return (float)(qn_test_bits(r) % 5);
+    case NAN_ROW:
+        return qn_test_bits(r) % 3 ? x : NAN;
+    case ALL_BANNED:
+        return qn_test_bits(r) % 2 ? -INFINITY : NAN;
+    case ONE_LEFT:
+        return i == n / 2 ? -3.0F : -INFINITY;
+    case INFINITE:
+        return qn_test_bits(r) % 4 ? x : (qn_test_bits(r) % 2 ? INFINITY : -INFINITY);
+    case TINY:
+        return (qn_test_bits(r) % 2 ? 1.0F : -1.0F) * (float)(qn_test_bits(r) % 9) * 0x1p-149F;
+    case SPREAD:
+        return x * 1e37F;
+    default:
+        return x;
+    }
+}
+
+/* A node with rows of many chains, up to three a chain. */
+enum { ROWS_MAX = 800 };
+typedef struct bench {
+    size_t n; /* vocabulary */
+    int32_t n_chains, n_rows;
+    qn_sampler *chains[ROWS_MAX];
+    qn_chain_form forms[ROWS_MAX];
+    int32_t chain_of[ROWS_MAX], nth[ROWS_MAX], kind[ROWS_MAX];
+    size_t program_words;
+    float *logits; /* [n, N_KINDS] */
+} bench;
+
+static void add_chain(bench *b, qn_sampler *chain, qn_test_random *r)
+{
+    int32_t at = b->n_chains++;
+    b->chains[at] = chain;
+    qn_test_ok(qn__chain_attach(chain, true, b->n, &b->forms[at], &err), err);
+    size_t words = b->forms[at].program_words;
+    b->program_words = words > b->program_words ? words : b->program_words;
+    int32_t count = 1 + (int32_t)(qn_test_bits(r) % 3);
+    for (int32_t j = 0; j < count && b->n_rows < ROWS_MAX; j++) {
+        b->chain_of[b->n_rows] = at;
+        b->nth[b->n_rows] = j;
+        b->kind[b->n_rows++] = (int32_t)(qn_test_bits(r) % N_KINDS);
+    }
+}
+
+static void bench_make(bench *b, size_t n, int32_t n_random, uint64_t seed)
+{
+    *b = (bench){.n = n};
+    qn_test_random r = {seed};
+    for (uint32_t which = 0; which < 6; which++) {
+        add_chain(b, qn_test_chain_of(qn_test_random_sampler(which, &r)), &r);
+    }
+    qn_sampling_options usual = qn_sampling_defaults();
+    usual.seed = 17;
+    add_chain(b, qn_sampler_from_options(&usual, &err), &r);
+    for (int32_t i = 0; i < n_random; i++) {
+        add_chain(b, qn_test_random_chain(&r), &r);
+    }
+    b->logits = malloc(n * N_KINDS * sizeof(float));
+    assert_non_null(b->logits);
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        for (size_t i = 0; i < n; i++) {
+            b->logits[(size_t)kind * n + i] = value(kind, i, n, &r);
+        }
+    }
+}
+
+static void bench_free(bench *b)
+{
+    for (int32_t i = 0; i < b->n_chains; i++) {
+        qn__chain_detach(b->chains[i]);
+        qn_sampler_free(b->chains[i]);
+    }
+    free(b->logits);
+}
+
+/* One row of the result against the chain applied outside. */
+static void check_row(const bench *b, int32_t row, const int32_t *result, size_t n_keep,
+                      qn_candidates *c, qn_sampler *outside)
+{
+    qn_candidates_fill(c, b->logits + (size_t)b->kind[row] * b->n, b->n);
+    qn_sampler_apply(outside, c);
+    int32_t token = c->selected >= 0 && (size_t)c->selected < c->size ? c->ids[c->selected] : -1;
+    qn_test_ok(qn_sampler_accept(outside, token, true, &err), err);
+    const int32_t *arrays = result + QN_SAMPLE_RESULT_HEAD;
+    if (result[QN_SAMPLE_TOKEN] != token) {
+        fail_msg("row %d of kind %d, number %d of its chain: token %d, outside %d", row,
+                 b->kind[row], b->nth[row], result[QN_SAMPLE_TOKEN], token);
+    }
+    assert_int_equal(result[QN_SAMPLE_SIZE], c->size);
+    assert_true(c->size <= b->forms[b->chain_of[row]].n_keep);
+    assert_int_equal((result[QN_SAMPLE_FLAGS] & QN_SAMPLE_SORTED) != 0, c->sorted);
+    assert_int_equal((result[QN_SAMPLE_FLAGS] & QN_SAMPLE_HAS_WEIGHTS) != 0, c->has_weights);
+    size_t n = c->size < n_keep ? c->size : n_keep;
+    assert_memory_equal(arrays, c->ids, n * 4);
+    assert_memory_equal(arrays + n_keep, c->logits, n * 4);
+    if (c->has_weights) {
+        assert_memory_equal(arrays + 2 * n_keep, c->weights, n * 4);
+        assert_int_equal((uint32_t)result[QN_SAMPLE_TOTAL_LOW], (uint32_t)c->total);
+        assert_int_equal((uint32_t)result[QN_SAMPLE_TOTAL_HIGH], (uint32_t)(c->total >> 32));
+    }
+}
+
+static void write_programs(const bench *b, int32_t *programs, size_t words, size_t n_keep)
+{
+    for (int32_t row = 0; row < b->n_rows; row++) {
+        int32_t at = b->chain_of[row], *program = programs + (size_t)row * words;
+        program[QN_SAMPLE_COLUMN] = b->kind[row];
+        program[QN_SAMPLE_N_BACK] = (int32_t)n_keep;
+        qn__chain_program(b->chains[at], &b->forms[at], b->nth[row], program);
+    }
+}
+
+static void check(const bench *b, const char *isa, int32_t n_threads, size_t n_keep)
+{
+    qn_device *device = NULL;
+    qn_device_options options = qn_device_defaults();
+    options.isa = isa;
+    options.threads.n_threads = n_threads;
+    qn_test_ok(qn_device_open(0, &options, &device, &err), err);
+    qn_graph *g = qn__graph_make(&err);
+    const int64_t ne[2] = {(int64_t)b->n, N_KINDS};
+    const int64_t nw[2] = {(int64_t)b->program_words, b->n_rows};
+    qn_node *logits = qn__graph_input(g, QN_TYPE_F32, 2, ne, "logits");
+    qn_node *programs = qn__graph_input(g, QN_TYPE_I32, 2, nw, "programs");
+    qn_node *out = qn__graph_output(
+        g, qn__graph_sample(g, logits, programs, &qn__sample_table, (int64_t)n_keep), "sampled");
+    qn_test_ok(qn__graph_finish(g, &err), err);
+    qn_plan *plan = NULL;
+    qn_test_ok(qn__plan_make(g, device, NULL, &plan, &err), err);
+    memcpy(logits->data, b->logits, b->n * N_KINDS * sizeof(float));
+    write_programs(b, programs->data, b->program_words, n_keep);
+    qn_test_ok(qn__plan_run(plan, n_threads, NULL, &err), err);
+    qn_candidates *c = qn_candidates_make(b->n, &err);
+    qn_sampler *outside = NULL;
+    for (int32_t row = 0; row < b->n_rows; row++) {
+        if (b->nth[row] == 0) {
+            qn_sampler_free(outside);
+            qn__chain_begin(b->chains[b->chain_of[row]]);
+            outside = qn_sampler_clone(b->chains[b->chain_of[row]], &err);
+        }
+        check_row(b, row, (const int32_t *)out->data + row * out->ne[0], n_keep, c, outside);
+    }
+    qn_sampler_free(outside);
+    qn_candidates_free(c);
+    qn__plan_free(plan);
+    qn__graph_free(g);
+    qn_device_free(device);
+}
+
+static void test_small(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 2, 3, 128};
+    static const int32_t threads[] = {1, 2, 7};
+    for (size_t i = 0; i < 4; i++) {
+        bench *b = calloc(1, sizeof *b);
+        bench_make(b, sizes[i], 250, 100 + i);
+        for (size_t t = 0; t < 3; t++) {
+            check(b, NULL, threads[t], sizes[i]);
+            check(b, "scalar", threads[t], sizes[i] / 2);
+        }
+        bench_free(b);
+        free(b);
+    }
+}
+
+static void test_large(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {32000, 262144};
+    static const int32_t chains[] = {40, 4};
+    for (size_t i = 0; i < 2; i++) {
+        bench *b = calloc(1, sizeof *b);
+        bench_make(b, sizes[i], chains[i], 7 + i);
+        check(b, NULL, 2, 1000);
+        check(b, "scalar", 7, 0);
+        bench_free(b);
+        free(b);
+    }
+}
+
+static void test_few_rows(void **state)
+{
+    (void)state; /* fewer rows than threads: places by row */
+    bench *b = calloc(1, sizeof *b);
+    bench_make(b, 5000, 0, 3);
+    b->n_rows = 3;
+    check(b, NULL, 7, 5000);
+    bench_free(b);
+    free(b);
+}
+
+static void test_marks(void **state)
+{
+    (void)state;
+    qn_sampler *chain = qn_test_chain_of(qn_sampler_top_k(0, &err));
+    qn_test_ok(qn_sampler_chain_add(chain, qn_sampler_top_k(8, &err), &err), err);
+    qn_test_ok(qn_sampler_chain_add(chain, qn_test_own_sampler(2), &err), err);
+    qn_test_ok(qn_sampler_chain_add(chain, qn_sampler_dist(1, &err), &err), err);
+    static const char *const names[3][4] = {{"?top-k", "top-k", "own", "dist"},
+                                            {"?top-k", "+top-k", "own", "dist"},
+                                            {"?top-k", "-top-k", "own", "dist"}};
+    for (int how = 0; how < 3; how++) {
+        qn_chain_form form = {0};
+        if (how > 0) {
+            qn_test_ok(qn__chain_attach(chain, how == 1, 100, &form, &err), err);
+            assert_int_equal(form.n_prefix, how == 1 ? 2 : 0);
+            assert_false(form.whole);
+            assert_int_equal(qn__chain_attach(chain, true, 100, &form, &err), QN_ERR_ARGUMENT);
+            assert_null(qn_sampler_chain_remove(chain, 0));
+            assert_int_equal(qn_sampler_chain_add(chain, qn_sampler_greedy(&err), &err),
+                             QN_ERR_ARGUMENT);
+        }
+        for (size_t i = 0; i < 4; i++) {
+            assert_string_equal(qn_sampler_name(qn_sampler_chain_get(chain, i)), names[how][i]);
+        }
+        qn_sampler *clone = qn_sampler_clone(chain, &err); /* is not in the graph */
+        assert_string_equal(qn_sampler_name(qn_sampler_chain_get(clone, 1)), "top-k");
+        qn_sampler_free(clone);
+        if (how > 0) {
+            qn__chain_detach(chain);
+        }
+    }
+    qn_sampler_free(chain);
+}
+
+/* The n-th accepted token gets the n-th number, whatever was looked at. */
+static void test_draws(void **state)
+{
+    (void)state;
+    qn_draw plain, d;
+    qn__draw_init(&plain, 95);
+    uint64_t want[8];
+    for (int i = 0; i < 8; i++) {
+        want[i] = qn__draw_fraction(&plain);
+        qn__draw_accept(&plain, true);
+    }
+    qn__draw_init(&d, 95);
+    qn__draw_accept(&d, true); /* nothing was looked at: nothing is consumed */
+    assert_true(qn__draw_fraction_ahead(&d, 3) == want[3]);
+    assert_true(qn__draw_fraction_ahead(&d, 1) == want[1]);
+    assert_true(qn__draw_fraction_ahead(&d, 2) == want[2]);
+    assert_true(qn__draw_fraction(&d) == want[0]);
+    qn__draw_accept(&d, false); /* of a prompt */
+    qn__draw_accept(&d, true);
+    qn__draw_accept(&d, true);
+    assert_true(qn__draw_fraction(&d) == want[2]);
+    assert_true(qn__draw_fraction_ahead(&d, 1) == want[3]);
+    qn__draw_forget(&d);
+    qn__draw_accept(&d, true);
+    assert_true(qn__draw_fraction_ahead(&d, 5) == want[7]);
+    assert_true(qn__draw_fraction(&d) == want[2]);
+}
+
+static void test_shapes(void **state)
+{
+    (void)state;
+    const int64_t ne[2] = {10, 2}, odd[2] = {65, 2}, good[2] = {64, 2};
+    for (int i = 0; i < 3; i++) {
+        qn_graph *g = qn__graph_make(&err);
+        qn_node *logits = qn__graph_input(g, QN_TYPE_F32, 2, ne, "logits");
+        qn_node *programs = qn__graph_input(g, QN_TYPE_I32, 2, i == 0 ? odd : good, "programs");
+        qn__graph_sample(g, logits, programs, &qn__sample_table, i == 1 ? 11 : 10);
+        assert_int_equal(qn__graph_finish(g, &err), i == 2 ? QN_OK : QN_ERR_ARGUMENT);
+        qn__graph_free(g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small), cmocka_unit_test(test_large), cmocka_unit_test(test_few_rows),
+        cmocka_unit_test(test_marks), cmocka_unit_test(test_draws), cmocka_unit_test(test_shapes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,121 @@
+/* random_chain.c: see random_chain.h. */
+#include "support/random_chain.h"
+
+#include <math.h>
+
+static qn_error err;
+
+static float one_of(qn_test_random *r, const float *values, size_t n)
+{
+    return values[qn_test_bits(r) % n];
+}
+
+static size_t min_keep(qn_test_random *r)
+{
+    return qn_test_bits(r) % 3 ? 0 : qn_test_bits(r) % 5;
+}
+
+static qn_sampler *random_top_k(qn_test_random *r)
+{
+    static const int32_t k[] = {0, 1, 2, 5, 40, 300, 100000};
+    return qn_sampler_top_k(k[qn_test_bits(r) % 7], &err);
+}
+
+static qn_sampler *random_top_p(qn_test_random *r)
+{
+    static const float p[] = {0.0F, 0.1F, 0.5F, 0.9F, 0.95F, 0.999F, 1.0F};
+    return qn_sampler_top_p(one_of(r, p, 7), min_keep(r), &err);
+}
+
+static qn_sampler *random_min_p(qn_test_random *r)
+{
+    static const float p[] = {0.0F, 0.001F, 0.05F, 0.5F, 1.0F, 1.5F};
+    return qn_sampler_min_p(one_of(r, p, 6), min_keep(r), &err);
+}
+
+static qn_sampler *random_temp(qn_test_random *r)
+{
+    static const float t[] = {-1.0F, 0.0F, 1e-30F, 0.1F, 0.7F, 1.0F, 1.3F, 10.0F};
+    return qn_sampler_temp(one_of(r, t, 8), &err);
+}
+
+static qn_sampler *random_dist(qn_test_random *r)
+{
+    return qn_sampler_dist(qn_test_bits(r) % 100000, &err);
+}
+
+static qn_sampler *random_greedy(qn_test_random *r)
+{
+    (void)r;
+    return qn_sampler_greedy(&err);
+}
+
+typedef qn_sampler *(*maker)(qn_test_random *r);
+static const maker makers[] = {random_top_k, random_top_p, random_min_p,
+                               random_temp,  random_dist,  random_greedy};
+
+qn_sampler *qn_test_random_sampler(uint32_t which, qn_test_random *r)
+{
+    qn_sampler *s = makers[which % (sizeof makers / sizeof *makers)](r);
+    assert_non_null(s);
+    return s;
+}
+
+qn_sampler *qn_test_random_chain(qn_test_random *r)
+{
+    qn_sampler *chain = qn_sampler_chain(&err);
+    assert_non_null(chain);
+    uint32_t n = 1 + qn_test_bits(r) % 5;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t which = qn_test_bits(r) % (qn_test_bits(r) % 8 ? 4 : 6);
+        qn_test_ok(qn_sampler_chain_add(chain, qn_test_random_sampler(which, r), &err), err);
+    }
+    if (qn_test_bits(r) % 8) {
+        uint32_t which = qn_test_bits(r) % 4 ? 4 : 5;
+        qn_test_ok(qn_sampler_chain_add(chain, qn_test_random_sampler(which, r), &err), err);
+    }
+    return chain;
+}
+
+qn_sampler *qn_test_chain_of(qn_sampler *member)
+{
+    qn_sampler *chain = qn_sampler_chain(&err);
+    assert_non_null(chain);
+    qn_test_ok(qn_sampler_chain_add(chain, member, &err), err);
+    return chain;
+}
+
+static const char *own_name(const void *state)
+{
+    (void)state;
+    return "own";
+}
+
+static void own_apply(void *state, qn_candidates *c)
+{
+    int32_t divisor = *(const int32_t *)state;
+    for (size_t i = 0; i < c->size; i++) {
+        if (c->ids[i] % divisor == 0) {
+            c->logits[i] = -INFINITY;
+            c->sorted = c->has_weights = false;
+        }
+    }
+}
+
+static void *own_clone(const void *state)
+{
+    int32_t *copy = malloc(sizeof *copy);
+    assert_non_null(copy);
+    *copy = *(const int32_t *)state;
+    return copy;
+}
+
+static const qn_sampler_interface own = {
+    .name = own_name, .apply = own_apply, .clone = own_clone, .free = free};
+
+qn_sampler *qn_test_own_sampler(int32_t divisor)
+{
+    qn_sampler *s = qn_sampler_make(&own, own_clone(&divisor), &err);
+    assert_non_null(s);
+    return s;
+}
