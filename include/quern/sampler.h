@@ -16,6 +16,7 @@
 #define QUERN_SAMPLER_H
 
 #include <quern/base.h>
+#include <quern/vocab.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -131,13 +132,115 @@ QN_API qn_sampler *qn_sampler_top_k(int32_t k, qn_error *err);
 QN_API qn_sampler *qn_sampler_top_p(float p, size_t min_keep, qn_error *err);
 /* Keeps those at least p times as likely as the best. p <= 0: off. */
 QN_API qn_sampler *qn_sampler_min_p(float p, size_t min_keep, qn_error *err);
+/* Keeps the fewest whose probabilities exceed p, taken by how near their surprise -ln p_i is to the
+ * expected one (the entropy); they stay in that order. p >= 1: off. */
+QN_API qn_sampler *qn_sampler_typical(float p, size_t min_keep, qn_error *err);
+/* Bans those that are more than n standard deviations of the logits below the best. n <= 0: off. */
+QN_API qn_sampler *qn_sampler_top_n_sigma(float n, qn_error *err);
 /* Multiplies logits by 1/t. t <= 0: only the best keeps its logit. t = 1: off. */
 QN_API qn_sampler *qn_sampler_temp(float t, qn_error *err);
+/* Temperature by entropy: from max(0, t - range) where one candidate has all probability to
+ * t + range where all are equally likely, bent by `exponent`. range <= 0: as qn_sampler_temp. */
+QN_API qn_sampler *qn_sampler_temp_ext(float t, float range, float exponent, qn_error *err);
+/* Excludes top choices: with this probability (a draw a token) drops all candidates that are at
+ * least `threshold` likely but the least likely of them, unless fewer than min_keep would be left.
+ * probability <= 0 or threshold > 0.5: off. */
+QN_API qn_sampler *qn_sampler_xtc(float probability, float threshold, size_t min_keep,
+                                  uint32_t seed, qn_error *err);
+/* Mirostat 1 and 2: cut the set so that the text's surprise stays near tau bits a token, learning
+ * at rate eta from the tokens accepted; then pick by probability. The first one estimates how
+ * probability falls with rank from the m best of n_vocab. n_vocab > 0; m is at most 65536. */
+QN_API qn_sampler *qn_sampler_mirostat(int32_t n_vocab, uint32_t seed, float tau, float eta,
+                                       int32_t m, qn_error *err);
+QN_API qn_sampler *qn_sampler_mirostat_v2(uint32_t seed, float tau, float eta, qn_error *err);
+/* Prefers tokens about as likely as `target` (0 .. 1) in the long run and picks; so it comes last,
+ * after one that cuts the unlikely. `decay` (0 .. 0.99) is how slowly the past is forgotten.
+ * target < 0: a plain draw. */
+QN_API qn_sampler *qn_sampler_adaptive_p(float target, float decay, uint32_t seed, qn_error *err);
+
+/*
+ * Penalties for the tokens among the last `last_n` accepted (prompt and text): logits above 0 are
+ * divided by `repeat`, others multiplied; then count * frequency + presence is taken off. repeat 1,
+ * frequency 0, presence 0 change nothing; all of these or last_n <= 0: off. QN_ERR_ARGUMENT where
+ * repeat is not a positive number with a finite reciprocal, or one of the others is not finite;
+ * QN_ERR_LIMIT for a last_n above 2^20.
+ */
+QN_API qn_sampler *qn_sampler_penalties(int32_t last_n, float repeat, float frequency,
+                                        float presence, qn_error *err);
+
+/* Don't repeat yourself: a token that would make the end of the text repeat what stood before, for
+ * more than `allowed_length` tokens, loses multiplier * base^(length - allowed_length). */
+typedef struct qn_dry_options {
+    float multiplier;            /* 0: off */
+    float base;                  /* below 1: off */
+    int32_t allowed_length;      /* of repetitions without penalty */
+    int32_t last_n;              /* tokens looked back at; <= 0: off; at most 2^20 */
+    const char *const *breakers; /* texts that no repetition is counted across */
+    size_t n_breakers;
+} qn_dry_options;
+
+/* `vocab` may be NULL if there are no breakers. It is used only while making, and so are the
+ * breakers; each counts by its first 40 bytes. */
+QN_API qn_sampler *qn_sampler_dry(const qn_vocab *vocab, const qn_dry_options *options,
+                                  qn_error *err);
+
+typedef struct qn_logit_bias {
+    int32_t token;
+    float bias; /* -INFINITY bans */
+} qn_logit_bias;
+
+/* Adds biases to logits; those of one token add up, a ban outweighs everything, a token that is
+ * banned already stays so. Tokens that do not occur are passed over. n = 0: off. */
+QN_API qn_sampler *qn_sampler_logit_bias(const qn_logit_bias *biases, size_t n, qn_error *err);
+
+/*
+ * For filling in the middle, after top-k and top-p: ends the middle where ending is likely enough,
+ * joins tokens whose texts begin with one another, drops the unlikely. Looks at the 1024 best at
+ * most. The vocabulary must outlive it.
+ */
+QN_API qn_sampler *qn_sampler_infill(const qn_vocab *vocab, qn_error *err);
+
+/* ---- Reasoning budget ---- */
+
+typedef enum qn_reasoning_state {
+    QN_REASONING_IDLE = 0,     /* waits for the reasoning to begin */
+    QN_REASONING_COUNTING = 1, /* counts its tokens */
+    QN_REASONING_WAITING = 2,  /* none are left, but a UTF-8 character is unfinished */
+    QN_REASONING_FORCING = 3,  /* only the next token of `forced` is possible */
+    QN_REASONING_DONE = 4      /* ended; another begin counts anew */
+} qn_reasoning_state;
+
+typedef struct qn_token_span {
+    const int32_t *ids;
+    size_t count; /* at most 256 */
+} qn_token_span;
+
+typedef struct qn_reasoning_options {
+    const qn_vocab *vocab; /* tells where characters end; NULL: everywhere. Must outlive it */
+    const qn_token_span *starts, *ends; /* token sequences that begin and end it; empty ones count
+                                           for nothing */
+    size_t n_starts, n_ends;
+    qn_token_span forced;     /* written where the budget is spent */
+    int32_t budget;           /* tokens */
+    qn_reasoning_state first; /* IDLE or COUNTING (with a budget of 0: FORCING) */
+} qn_reasoning_options;
+
+/* Bounds the tokens between start and end, then forces an end. Comes first, on the whole
+ * vocabulary. qn_sampler_reset makes it IDLE. */
+QN_API qn_sampler *qn_sampler_reasoning_budget(const qn_reasoning_options *options, qn_error *err);
+QN_API qn_reasoning_state qn_sampler_reasoning_state(const qn_sampler *s);
+/* Ends the reasoning now. Only while COUNTING; false, and nothing changes, in other states. */
+QN_API bool qn_sampler_reasoning_force(qn_sampler *s);
+/* Index in `ends` of the sequence that ended the last reasoning; -1: none did. */
+QN_API int32_t qn_sampler_reasoning_end(const qn_sampler *s);
+
+/* ---- Chains ---- */
 
 /* A chain owns its members, which are no chains themselves. */
 QN_API qn_sampler *qn_sampler_chain(qn_error *err);
-/* Appends; not while the chain is attached. Takes `member` also on failure (it is then freed). A NULL member is a maker's failure:
- * returns QN_ERR_MEMORY and leaves `err` as the maker filled it. */
+/* Appends; not while the chain is attached. Takes `member` also on failure (it is then freed). A
+ * NULL member is a maker's failure: returns QN_ERR_MEMORY and leaves `err` as the maker filled it.
+ */
 QN_API qn_status qn_sampler_chain_add(qn_sampler *chain, qn_sampler *member, qn_error *err);
 QN_API bool qn_sampler_is_chain(const qn_sampler *s);
 QN_API size_t qn_sampler_chain_size(const qn_sampler *chain);
@@ -147,18 +250,88 @@ QN_API qn_sampler *qn_sampler_chain_get(const qn_sampler *chain, size_t i);
  * attached to a sequence. */
 QN_API qn_sampler *qn_sampler_chain_remove(qn_sampler *chain, size_t i);
 
-/* The usual settings, and the chain that they make: top-k, top-p, min-p, temperature, draw. */
+/* Writes "logits -> name -> name ..." like snprintf: returns the length it would take. */
+QN_API size_t qn_sampler_describe(const qn_sampler *chain, char *text, size_t capacity);
+
+/* ---- The usual chain ---- */
+
+/* Samplers that a user puts in order. */
+typedef enum qn_sampler_kind {
+    QN_SAMPLER_DRY = 0,
+    QN_SAMPLER_TOP_K = 1,
+    QN_SAMPLER_TYPICAL = 2,
+    QN_SAMPLER_TOP_P = 3,
+    QN_SAMPLER_TOP_N_SIGMA = 4,
+    QN_SAMPLER_MIN_P = 5,
+    QN_SAMPLER_TEMPERATURE = 6,
+    QN_SAMPLER_XTC = 7,
+    QN_SAMPLER_INFILL = 8,
+    QN_SAMPLER_PENALTIES = 9,
+    QN_SAMPLER_ADAPTIVE_P = 10,
+    QN_SAMPLER_KINDS = 11
+} qn_sampler_kind;
+
+#define QN_SAMPLER_ORDER_MAX 64
+
+typedef struct qn_sampler_order {
+    qn_sampler_kind kinds[QN_SAMPLER_ORDER_MAX];
+    size_t count;
+} qn_sampler_order;
+
+/*
+ * An order from names joined by ';' ("top_k;temperature"), or from letters ("kt"). Letter case of
+ * names does not matter; "top-k" and "topk" mean top_k. What is unknown is passed over with a
+ * warning to `log` (may be NULL). QN_ERR_LIMIT: more than QN_SAMPLER_ORDER_MAX; `out` is then
+ * unchanged. Names and letters: dry d, top_k k, typ_p y, top_p p, top_n_sigma s, min_p m,
+ * temperature t, xtc x, infill i, penalties e, adaptive_p a.
+ */
+QN_API qn_status qn_sampler_order_from_names(const char *names, const qn_log *log,
+                                             qn_sampler_order *out, qn_error *err);
+QN_API qn_status qn_sampler_order_from_letters(const char *letters, const qn_log *log,
+                                               qn_sampler_order *out, qn_error *err);
+/* "top_k"; NULL for no kind. */
+QN_API const char *qn_sampler_kind_name(qn_sampler_kind kind);
+
+/*
+ * The usual settings and the chain that they make. Begin with qn_sampling_defaults() (in the
+ * comments): a struct of zeroes is refused. The chain: logit bias, if there is any; then the
+ * samplers in `order`, and a draw (adaptive_p picks in its stead where the order names it); or,
+ * with mirostat, temperature and that.
+ */
 typedef struct qn_sampling_options {
-    uint32_t seed;     /* QN_SEED_RANDOM */
-    int32_t top_k;     /* 40 */
-    float top_p;       /* 0.95 */
-    float min_p;       /* 0.05 */
-    float temperature; /* 0.8; <= 0: the best token always */
-    size_t min_keep;   /* 0 */
+    uint32_t seed;           /* QN_SEED_RANDOM */
+    qn_sampler_order order;  /* penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature */
+    size_t min_keep;         /* 0 */
+    int32_t top_k;           /* 40 */
+    float top_p;             /* 0.95 */
+    float min_p;             /* 0.05 */
+    float typical_p;         /* 1 */
+    float top_n_sigma;       /* -1 */
+    float xtc_probability;   /* 0 */
+    float xtc_threshold;     /* 0.1 */
+    float temperature;       /* 0.8; <= 0: the best token always */
+    float dynatemp_range;    /* 0 */
+    float dynatemp_exponent; /* 1 */
+    int32_t penalty_last_n;  /* 64 */
+    float penalty_repeat;    /* 1 */
+    float penalty_frequency; /* 0 */
+    float penalty_presence;  /* 0 */
+    qn_dry_options dry;      /* 0, 1.75, 2, 64; breakers newline, colon, quotation mark, asterisk */
+    int32_t mirostat;        /* 0; 1 or 2 */
+    float mirostat_tau;      /* 5 */
+    float mirostat_eta;      /* 0.1 */
+    float adaptive_target;   /* -1 */
+    float adaptive_decay;    /* 0.9 */
+    bool ignore_eos;         /* false; true: ban every token that ends the text */
+    const qn_logit_bias *biases; /* none; read while the chain is made */
+    size_t n_biases;
+    /* NULL. Needed for DRY with breakers, infill, ignore_eos and mirostat 1; tokens that it wants
+     * suppressed are banned. Must outlive a chain with infill. */
+    const qn_vocab *vocab;
 } qn_sampling_options;
 
 QN_API qn_sampling_options qn_sampling_defaults(void);
-/* NULL options: the defaults. */
+/* NULL options: the defaults. QN_ERR_ARGUMENT names the setting that is wrong. */
 QN_API qn_sampler *qn_sampler_from_options(const qn_sampling_options *options, qn_error *err);
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
 /* chain.c: samplers in a row, itself a sampler. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,7 +92,7 @@ static qn_status chain_copy_state(void *to, const void *from, qn_error *err)
                          b->size, a->size);
     }
     for (size_t i = 0; i < a->size; i++) {
-        if (a->members[i]->fns != b->members[i]->fns) {
+        if (!qn__sampler_same_kind(a->members[i], b->members[i])) {
             return qn__error(err, QN_ERR_ARGUMENT, "cannot copy chains: member %zu is %s, not %s",
                              i, qn_sampler_name(b->members[i]), qn_sampler_name(a->members[i]));
         }
@@ -195,4 +196,25 @@ qn_sampler *qn_sampler_chain_remove(qn_sampler *chain, size_t i)
                 (state->size - i) * sizeof(qn_sampler *));
     }
     return member;
+}
+
+/* Text behind what is there, as far as there is room. */
+static void append(char *text, size_t capacity, size_t *length, const char *more)
+{
+    if (*length < capacity) {
+        snprintf(text + *length, capacity - *length, "%s", more);
+    }
+    *length += strlen(more);
+}
+
+size_t qn_sampler_describe(const qn_sampler *chain, char *text, size_t capacity)
+{
+    size_t length = 0;
+    append(text, capacity, &length, "logits ");
+    for (size_t i = 0; i < qn_sampler_chain_size(chain); i++) {
+        append(text, capacity, &length, "-> ");
+        append(text, capacity, &length, qn_sampler_name(qn_sampler_chain_get(chain, i)));
+        append(text, capacity, &length, " ");
+    }
+    return length;
 }

@@ -1,6 +1,8 @@
 /* draw.c: random numbers of samplers, as transactions; see sampler.h. */
 #include "sampler/sampler.h"
 
+#include <math.h>
+
 void qn__draw_reset(qn_draw *draw)
 {
     draw->used_seed = draw->seed;
@@ -19,10 +21,15 @@ void qn__draw_init(qn_draw *draw, uint32_t seed)
     qn__draw_reset(draw);
 }
 
+static uint64_t next(const qn_draw *draw, qn_rng *rng)
+{
+    return draw->single ? (uint64_t)qn__rng_next(rng) << 32 : qn__rng_fraction64(rng);
+}
+
 static void look(qn_draw *draw)
 {
     if (!draw->drawn) {
-        draw->value = qn__rng_fraction64(&draw->rng);
+        draw->value = next(draw, &draw->rng);
         draw->drawn = true;
     }
 }
@@ -45,7 +52,7 @@ uint64_t qn__draw_fraction_ahead(qn_draw *draw, uint32_t j)
     }
     uint64_t value = 0;
     for (; draw->n_ahead < j; draw->n_ahead++) {
-        value = qn__rng_fraction64(&draw->ahead);
+        value = next(draw, &draw->ahead);
     }
     return value;
 }
@@ -63,4 +70,24 @@ void qn__draw_accept(qn_draw *draw, bool generated)
         draw->n_used--;
         draw->n_ahead = 0;
     }
+}
+
+float qn__fraction_float(uint64_t fraction)
+{
+    float u = (float)(uint32_t)(fraction >> 32) * 0x1p-32F;
+    return u < 1.0F ? u : 0x1.fffffep-1F;
+}
+
+bool qn__row_needs_draw(const qn_candidates *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->size && n < 2; i++) {
+        n += c->logits[i] > -INFINITY;
+    }
+    return n == 2;
+}
+
+void qn__draw_pick(qn_draw *draw, qn_candidates *c)
+{
+    qn__dist_row(c, qn__row_needs_draw(c) ? qn__draw_fraction(draw) : 0);
 }

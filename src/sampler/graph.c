@@ -8,9 +8,16 @@
 #include "base/mem.h"
 
 static const qn_sample_stage *const stages[QN_STAGE_COUNT] = {
-    [QN_STAGE_GREEDY] = &qn__stage_greedy, [QN_STAGE_DIST] = &qn__stage_dist,
-    [QN_STAGE_TOP_K] = &qn__stage_top_k,   [QN_STAGE_TOP_P] = &qn__stage_top_p,
-    [QN_STAGE_MIN_P] = &qn__stage_min_p,   [QN_STAGE_TEMP] = &qn__stage_temp,
+    [QN_STAGE_GREEDY] = &qn__stage_greedy,
+    [QN_STAGE_DIST] = &qn__stage_dist,
+    [QN_STAGE_TOP_K] = &qn__stage_top_k,
+    [QN_STAGE_TOP_P] = &qn__stage_top_p,
+    [QN_STAGE_MIN_P] = &qn__stage_min_p,
+    [QN_STAGE_TEMP] = &qn__stage_temp,
+    [QN_STAGE_TEMP_EXT] = &qn__stage_temp_ext,
+    [QN_STAGE_TYPICAL] = &qn__stage_typical,
+    [QN_STAGE_TOP_N_SIGMA] = &qn__stage_top_n_sigma,
+    [QN_STAGE_LOGIT_BIAS] = &qn__stage_logit_bias,
 };
 
 const qn_sample_table qn__sample_table = {

@@ -21,6 +21,10 @@ typedef enum qn_stage_id {
     QN_STAGE_TOP_P,
     QN_STAGE_MIN_P,
     QN_STAGE_TEMP,
+    QN_STAGE_TEMP_EXT,
+    QN_STAGE_TYPICAL,
+    QN_STAGE_TOP_N_SIGMA,
+    QN_STAGE_LOGIT_BIAS,
     QN_STAGE_COUNT,
     QN_STAGE_NONE /* a sampler that is off: part of the prefix, nothing to do */
 } qn_stage_id;
@@ -29,7 +33,8 @@ extern const qn_sample_table qn__sample_table;
 
 /* The stages, each in its sampler's file. */
 extern const qn_sample_stage qn__stage_greedy, qn__stage_dist, qn__stage_top_k, qn__stage_top_p,
-    qn__stage_min_p, qn__stage_temp;
+    qn__stage_min_p, qn__stage_temp, qn__stage_temp_ext, qn__stage_typical, qn__stage_top_n_sigma,
+    qn__stage_logit_bias;
 
 /* A sampler's form; the `graph` of its interface. */
 typedef struct qn_sampler_graph {

@@ -58,6 +58,16 @@ void qn__plain_free(void *state)
     free(state);
 }
 
+qn_status qn__plain_copy(void *to, const void *from, qn_error *err)
+{
+    size_t bytes = ((const qn_plain_state *)from)->bytes;
+    if (((const qn_plain_state *)to)->bytes != bytes) {
+        return qn__error(err, QN_ERR_ARGUMENT, "cannot copy between samplers of other settings");
+    }
+    memcpy(to, from, bytes);
+    return QN_OK;
+}
+
 void qn_sampler_free(qn_sampler *s)
 {
     if (!s) {
@@ -109,12 +119,21 @@ qn_sampler *qn_sampler_clone(const qn_sampler *s, qn_error *err)
     return copy;
 }
 
+bool qn__sampler_same_kind(const qn_sampler *a, const qn_sampler *b)
+{
+    if (a->fns != b->fns || !a->fns->name) {
+        return a->fns == b->fns;
+    }
+    const char *x = a->fns->name(a->state), *y = b->fns->name(b->state);
+    return x == y || (x && y && strcmp(x, y) == 0);
+}
+
 qn_status qn_sampler_copy(qn_sampler *to, const qn_sampler *from, qn_error *err)
 {
     if (to == from) {
         return QN_OK;
     }
-    if (to->fns != from->fns) {
+    if (!qn__sampler_same_kind(to, from)) {
         return qn__error(err, QN_ERR_ARGUMENT, "cannot copy the state of sampler %s to %s",
                          qn_sampler_name(from), qn_sampler_name(to));
     }

@@ -52,6 +52,55 @@ void qn__top_p_row(qn_candidates *c, uint64_t p, size_t min_keep);
 void qn__min_p_row(qn_candidates *c, float log_p, size_t min_keep);
 void qn__scale_row(qn_candidates *c, float factor); /* temperature above 0: factor 1/t */
 void qn__only_best_row(qn_candidates *c);           /* temperature 0 */
+void qn__typical_row(qn_candidates *c, uint64_t p, size_t min_keep);
+void qn__top_n_sigma_row(qn_candidates *c, float n);
+/* Temperature between low and high. */
+void qn__temp_ext_row(qn_candidates *c, float low, float high, float exponent);
+/* What happens where the draw says yes. */
+void qn__xtc_row(qn_candidates *c, float threshold, size_t min_keep);
+/* steps[i] = ln((i + 2) / (i + 1)), n_steps of them; log_vocab = ln(size of the vocabulary). */
+void qn__mirostat_row(qn_candidates *c, const float *steps, size_t n_steps, float log_vocab,
+                      float mu);
+void qn__mirostat_v2_row(qn_candidates *c, float mu);
+/* Logits of probabilities near `aim`. The weights of before stay in c->work[0 .. size); returns
+ * their sum, 0 where every candidate is banned. */
+uint64_t qn__adaptive_p_row(qn_candidates *c, float aim);
+void qn__infill_row(qn_candidates *c, const qn_vocab *vocab);
+/* Bans all but one. */
+void qn__force_row(qn_candidates *c, int32_t id);
+/* Adds values[i] to the logit of ids[i]; ids ascend. */
+void qn__bias_row(qn_candidates *c, const int32_t *ids, const float *values, size_t n);
+
+typedef struct qn_penalties {
+    float repeat, inverse_repeat, frequency, presence;
+} qn_penalties;
+/* counts[i]: how often ids[i] occurred; ids ascend. */
+void qn__penalties_row(qn_candidates *c, const qn_penalties *p, const int32_t *ids,
+                       const int32_t *counts, size_t n);
+
+/*
+ * What rows share.
+ */
+
+/* Entries of a sparse list (ids ascend) meet the candidates: each logit that the list names becomes
+ * change(logit, index in the list, with). Clears `sorted` and has_weights. */
+typedef float (*qn_sparse_change)(float logit, size_t i, const void *with);
+void qn__row_change(qn_candidates *c, const int32_t *ids, size_t n, qn_sparse_change change,
+                    const void *with);
+
+/* Infinities become the largest finite number of their sign, so that only bans are -inf. */
+float qn__finite(float x);
+
+/* Candidates that are not banned. */
+size_t qn__row_active(const qn_candidates *c);
+
+/* How far a candidate is below the best, in steps of 2^-12, at most 2^22. */
+uint32_t qn__row_distance(float max, float logit);
+
+/* Of a weighed set. Mean of max - logit by probability. */
+float qn__row_mean_distance(const qn_candidates *c, float max);
+/* ln of the sum of e^(logit - max): the surprise -ln p of a candidate is max - logit + this. */
+float qn__row_log_sum(const qn_candidates *c);
 
 /*
  * Random numbers as a transaction. The coming numbers can be looked at, in any order and as often
@@ -60,6 +109,7 @@ void qn__only_best_row(qn_candidates *c);           /* temperature 0 */
  */
 typedef struct qn_draw {
     uint32_t seed, used_seed;
+    bool single;     /* a number is one word of the generator, in the high half; else two */
     bool drawn;      /* `value` holds the next number, the generator is past it */
     uint32_t n_used; /* of the coming numbers, how many were looked at */
     uint64_t value;
@@ -75,6 +125,47 @@ uint64_t qn__draw_fraction_ahead(qn_draw *draw, uint32_t j);
 /* As if none had been looked at. */
 void qn__draw_forget(qn_draw *draw);
 void qn__draw_accept(qn_draw *draw, bool generated);
+/* The high half of a fraction as a float in [0, 1). */
+float qn__fraction_float(uint64_t fraction);
+
+/* The draw by weight, and what it needs to know: true if at least two candidates can be picked. */
+bool qn__row_needs_draw(const qn_candidates *c);
+/* Picks by weight; without a draw where only one candidate can be picked. */
+void qn__draw_pick(qn_draw *draw, qn_candidates *c);
+
+/* The last tokens of the text, in a ring of `capacity` > 0. */
+typedef struct qn_history {
+    uint32_t capacity, count, next;
+} qn_history;
+void qn__history_push(qn_history *h, int32_t *ring, int32_t token);
+/* The i-th token before the newest one, i < count. */
+int32_t qn__history_back(const qn_history *h, const int32_t *ring, uint32_t i);
+/* Longest window that a sampler looks back at. */
+#define QN_HISTORY_MAX (1 << 20)
+
+/* A run of text that breaks repetitions: the token `head` followed by tail tokens at..at + n. */
+typedef struct qn_dry_entry {
+    int32_t head;
+    uint32_t at, n;
+} qn_dry_entry;
+
+typedef struct qn_dry_breakers {
+    qn_dry_entry *entries; /* by ascending head */
+    size_t n_entries, entry_room;
+    int32_t *tails;
+    size_t n_tails, tail_room;
+} qn_dry_breakers;
+qn_status qn__dry_breakers_make(const qn_vocab *vocab, const char *const *texts, size_t n,
+                                qn_dry_breakers *out, qn_error *err);
+qn_status qn__dry_breakers_add(qn_dry_breakers *b, int32_t head, const int32_t *tail, size_t n,
+                               qn_error *err);
+void qn__dry_breakers_sort(qn_dry_breakers *b);
+void qn__dry_breakers_free(qn_dry_breakers *b);
+qn_sampler *qn__sampler_dry(const qn_dry_options *options, const qn_dry_breakers *breakers,
+                            qn_error *err);
+
+/* Whether text ends at a character boundary, judged by its last four bytes. */
+bool qn__text_is_complete(const uint8_t *text, size_t size);
 
 /* Index of the best candidate by the order above; -1 where every one is banned. */
 int64_t qn__row_best(const qn_candidates *c);
@@ -89,6 +180,10 @@ typedef struct qn_plain_state {
 } qn_plain_state;
 void *qn__plain_clone(const void *state);
 void qn__plain_free(void *state);
+qn_status qn__plain_copy(void *to, const void *from, qn_error *err);
+
+/* Whether the state of one can be copied to the other. */
+bool qn__sampler_same_kind(const qn_sampler *a, const qn_sampler *b);
 
 /* A sampler that does nothing: what a maker returns when its settings turn it off. `name` is a
  * literal, as "?top-k". */

@@ -133,6 +133,9 @@ static void test_clone_and_copy(void **state)
     qn_candidates_free(c);
 }
 
+/* Members of the usual chain. */
+#define N_USUAL 10
+
 static void test_names_and_members(void **state)
 {
     (void)state;
@@ -140,13 +143,15 @@ static void test_names_and_members(void **state)
     o.top_k = 0;
     o.temperature = 1.0F;
     qn_sampler *chain = qn_sampler_from_options(&o, &err);
-    static const char *const names[] = {"?top-k", "top-p", "min-p", "?temp", "dist"};
+    static const char *const names[N_USUAL] = {"?penalties", "?dry",  "?top-n-sigma", "?top-k",
+                                               "?typical",   "top-p", "min-p",        "?xtc",
+                                               "?temp-ext",  "dist"};
     assert_string_equal(qn_sampler_name(chain), "chain");
-    assert_int_equal(qn_sampler_chain_size(chain), 5);
-    for (size_t i = 0; i < 5; i++) {
+    assert_int_equal(qn_sampler_chain_size(chain), N_USUAL);
+    for (size_t i = 0; i < N_USUAL; i++) {
         assert_string_equal(qn_sampler_name(qn_sampler_chain_get(chain, i)), names[i]);
     }
-    assert_null(qn_sampler_chain_get(chain, 5));
+    assert_null(qn_sampler_chain_get(chain, N_USUAL));
     assert_null(qn_sampler_chain_get(qn_sampler_chain_get(chain, 0), 0));
     uint32_t seed = qn_sampler_seed(chain);
     assert_true(seed != QN_SEED_RANDOM);
@@ -154,11 +159,11 @@ static void test_names_and_members(void **state)
     assert_true(qn_sampler_seed(chain) != QN_SEED_RANDOM);
     assert_true(qn_sampler_seed(chain) != seed); /* once in 2^32 runs it is the same */
 
-    qn_sampler *dist = qn_sampler_chain_remove(chain, 4);
+    qn_sampler *dist = qn_sampler_chain_remove(chain, N_USUAL - 1);
     assert_string_equal(qn_sampler_name(dist), "dist");
-    assert_int_equal(qn_sampler_chain_size(chain), 4);
+    assert_int_equal(qn_sampler_chain_size(chain), N_USUAL - 1);
     assert_int_equal(qn_sampler_seed(chain), QN_SEED_RANDOM);
-    assert_null(qn_sampler_chain_remove(chain, 4));
+    assert_null(qn_sampler_chain_remove(chain, N_USUAL - 1));
     assert_int_equal(qn_sampler_chain_add(dist, qn_sampler_greedy(&err), &err), QN_ERR_ARGUMENT);
     assert_int_equal(qn_sampler_chain_add(chain, chain, &err), QN_ERR_ARGUMENT);
     assert_int_equal(qn_sampler_chain_add(chain, qn_sampler_chain(&err), &err), QN_ERR_ARGUMENT);

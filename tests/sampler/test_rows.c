@@ -166,12 +166,13 @@ static void test_hostile_rows_give_a_pick_or_none(void **state)
         int kind = (int)(qn_test_bits(&r) % N_ROWS);
         size_t n = qn_test_bits(&r) % 4 ? qn_test_bits(&r) % 1001 : qn_test_bits(&r) % 3;
         make_row(kind, row, n, &r);
-        qn_sampling_options o = {.seed = qn_test_bits(&r),
-                                 .top_k = (int32_t)(qn_test_bits(&r) % 60) - 5,
-                                 .top_p = qn_test_uniform(&r, -0.1F, 1.1F),
-                                 .min_p = qn_test_uniform(&r, -0.1F, 1.1F),
-                                 .temperature = temps[qn_test_bits(&r) % 6],
-                                 .min_keep = qn_test_bits(&r) % 3};
+        qn_sampling_options o = qn_sampling_defaults();
+        o.seed = qn_test_bits(&r);
+        o.top_k = (int32_t)(qn_test_bits(&r) % 60) - 5;
+        o.top_p = qn_test_uniform(&r, -0.1F, 1.1F);
+        o.min_p = qn_test_uniform(&r, -0.1F, 1.1F);
+        o.temperature = temps[qn_test_bits(&r) % 6];
+        o.min_keep = qn_test_bits(&r) % 3;
         qn_sampler *chain = qn_sampler_from_options(&o, &err);
         assert_non_null(chain);
         qn_candidates_fill(c, row, n);

@@ -1,0 +1,73 @@
+/* mirostat_v2.c: mirostat 2: keeps the surprise of the text near a target by dropping every
+ * candidate that is more surprising than mu, which follows what was picked. */
+#include "sampler/mirostat.h"
+
+void qn__mirostat_v2_row(qn_candidates *c, float mu)
+{
+    qn_candidates_sort(c);
+    if (qn_candidates_weigh(c) == 0) {
+        return;
+    }
+    float log_sum = qn__row_log_sum(c);
+    size_t n = 1;
+    while (n < c->size && qn__surprise(c->logits[0], c->logits[n], log_sum) <= mu) {
+        n++;
+    }
+    c->size = n;
+}
+
+typedef struct mirostat_v2_state {
+    qn_plain_state plain;
+    qn_mirostat m;
+} mirostat_v2_state;
+
+static const char *mirostat_v2_name(const void *state)
+{
+    (void)state;
+    return "mirostat-v2";
+}
+
+static void mirostat_v2_apply(void *state, qn_candidates *c)
+{
+    mirostat_v2_state *s = state;
+    qn__mirostat_v2_row(c, s->m.mu);
+    qn__mirostat_pick(&s->m, c);
+}
+
+static qn_status mirostat_v2_accept(void *state, int32_t token, bool generated, qn_error *err)
+{
+    (void)err;
+    qn__mirostat_accept(&((mirostat_v2_state *)state)->m, token, generated);
+    return QN_OK;
+}
+
+static void mirostat_v2_reset(void *state)
+{
+    qn__mirostat_reset(&((mirostat_v2_state *)state)->m);
+}
+
+static bool mirostat_v2_seed(const void *state, uint32_t *out)
+{
+    *out = ((const mirostat_v2_state *)state)->m.draw.used_seed;
+    return true;
+}
+
+static const qn_sampler_interface mirostat_v2_fns = {.name = mirostat_v2_name,
+                                                     .accept = mirostat_v2_accept,
+                                                     .apply = mirostat_v2_apply,
+                                                     .reset = mirostat_v2_reset,
+                                                     .clone = qn__plain_clone,
+                                                     .copy_state = qn__plain_copy,
+                                                     .free = qn__plain_free,
+                                                     .seed = mirostat_v2_seed};
+
+qn_sampler *qn_sampler_mirostat_v2(uint32_t seed, float tau, float eta, qn_error *err)
+{
+    void *state;
+    qn_sampler *s = qn__sampler_make(&mirostat_v2_fns, sizeof(mirostat_v2_state), &state, err);
+    if (s && !qn__mirostat_init(&((mirostat_v2_state *)state)->m, seed, tau, eta, err)) {
+        qn_sampler_free(s);
+        s = NULL;
+    }
+    return s;
+}

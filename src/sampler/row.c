@@ -1,0 +1,94 @@
+/* row.c: what the row functions share: sparse changes, distances from the best, the history. */
+#include <float.h>
+#include <math.h>
+
+#include "base/fmath.h"
+#include "sampler/sampler.h"
+
+#define DISTANCE_UNIT 4096.0F /* steps of qn__row_distance in one unit of logit */
+#define DISTANCE_MAX  1024.0F
+
+float qn__finite(float x)
+{
+    x = x > FLT_MAX ? FLT_MAX : x;
+    return x < -FLT_MAX ? -FLT_MAX : x;
+}
+
+/* Index of an id in an ascending list, or n. */
+static size_t find_id(const int32_t *ids, size_t n, int32_t id)
+{
+    size_t low = 0, high = n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (ids[middle] < id) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < n && ids[low] == id ? low : n;
+}
+
+void qn__row_change(qn_candidates *c, const int32_t *ids, size_t n, qn_sparse_change change,
+                    const void *with)
+{
+    c->sorted = c->has_weights = false;
+    bool elsewhere = false; /* some id is not at its own index */
+    for (size_t i = 0; i < n; i++) {
+        size_t at = (size_t)ids[i];
+        if (ids[i] >= 0 && at < c->size && c->ids[at] == ids[i]) {
+            c->logits[at] = change(c->logits[at], i, with);
+        } else {
+            elsewhere = true;
+        }
+    }
+    for (size_t at = 0; elsewhere && at < c->size; at++) {
+        size_t i = (size_t)c->ids[at] == at ? n : find_id(ids, n, c->ids[at]);
+        if (i < n) {
+            c->logits[at] = change(c->logits[at], i, with);
+        }
+    }
+}
+
+size_t qn__row_active(const qn_candidates *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->size; i++) {
+        n += c->logits[i] > -INFINITY;
+    }
+    return n;
+}
+
+uint32_t qn__row_distance(float max, float logit)
+{
+    float d = max - logit;
+    d = d < DISTANCE_MAX ? d : DISTANCE_MAX;
+    return (uint32_t)(d * DISTANCE_UNIT + 0.5F);
+}
+
+float qn__row_mean_distance(const qn_candidates *c, float max)
+{
+    uint64_t sum = 0; /* w * d <= 2^31 2^12 / e, for up to 2^20 candidates */
+    for (size_t i = 0; i < c->size; i++) {
+        sum += (uint64_t)c->weights[i] * qn__row_distance(max, c->logits[i]);
+    }
+    return (float)((double)sum / (double)c->total / (double)DISTANCE_UNIT);
+}
+
+float qn__row_log_sum(const qn_candidates *c)
+{
+    return qn__logf((float)((double)c->total * 0x1p-31));
+}
+
+void qn__history_push(qn_history *h, int32_t *ring, int32_t token)
+{
+    ring[h->next] = token;
+    h->next = h->next + 1 < h->capacity ? h->next + 1 : 0;
+    h->count += h->count < h->capacity;
+}
+
+int32_t qn__history_back(const qn_history *h, const int32_t *ring, uint32_t i)
+{
+    uint32_t back = i + 1;
+    return ring[h->next >= back ? h->next - back : h->next + h->capacity - back];
+}
