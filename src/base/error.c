@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 static const char *const status_names[] = {
     [QN_OK] = "QN_OK",
     [QN_ERR_ARGUMENT] = "QN_ERR_ARGUMENT",
@@ -29,6 +31,21 @@ const char *qn_version(void)
     return QUERN_VERSION;
 }
 
+/* Messages quote names and texts from files: what could break a line, command a terminal or is not
+ * UTF-8 becomes '?', byte by byte. */
+static void make_line(char *text)
+{
+    size_t n = strlen(text);
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        int length = qn__utf8_decode(text + i, n - i, &cp);
+        if (length == 0 || cp < 0x20 || (cp >= 0x7F && cp < 0xA0)) {
+            memset(text + i, '?', length > 0 ? (size_t)length : 1);
+        }
+        i += length > 0 ? (size_t)length : 1;
+    }
+}
+
 qn_status qn__error(qn_error *err, qn_status code, const char *format, ...)
 {
     if (err) {
@@ -37,6 +54,7 @@ qn_status qn__error(qn_error *err, qn_status code, const char *format, ...)
         err->code = code;
         vsnprintf(err->message, sizeof err->message, format, args);
         va_end(args);
+        make_line(err->message);
     }
     return code;
 }
@@ -64,6 +82,7 @@ void qn__error_prefix(qn_error *err, const char *format, ...)
     memcpy(text + used, err->message, rest);
     text[used + rest] = '\0';
     memcpy(err->message, text, used + rest + 1);
+    make_line(err->message);
 }
 
 qn_status qn__error_memory(qn_error *err, const char *what)
@@ -81,5 +100,6 @@ void qn__log_line(const qn_log *log, qn_log_level level, const char *format, ...
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    make_line(line);
     log->fn(log->user, level, line);
 }

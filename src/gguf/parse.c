@@ -19,8 +19,9 @@ enum {
     MIN_PAIR_BYTES = 14,   /* a key of one byte and a value of one byte */
     MIN_TENSOR_BYTES = 24, /* no name, no dimensions */
     FIRST_READ = 4096,
-    SHOWN = 96 /* bytes of a name that a message shows */
 };
+
+#define SHOWN "%.96s" /* as much of a name as a message shows */
 
 typedef struct cursor {
     qn_gguf *g;
@@ -30,20 +31,6 @@ typedef struct cursor {
     uint64_t size; /* of the stream; falls where the source turns out to be shorter */
     qn_error *err;
 } cursor;
-
-typedef char shown_text[SHOWN + 1];
-
-/* A name from the file, cut and with control bytes replaced, so that it can stand in a message. */
-static const char *shown(shown_text out, const char *text, size_t size)
-{
-    size_t n = size < SHOWN ? size : SHOWN;
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)text[i];
-        out[i] = c < 0x20 || c == 0x7F ? '?' : (char)c;
-    }
-    out[n] = '\0';
-    return out;
-}
 
 /* Reads on until n bytes from pos are there or the source has ended. */
 static qn_status fill(cursor *c, size_t n)
@@ -308,7 +295,6 @@ static qn_status parse_value(cursor *c, qn__gguf_entry *entry)
 static qn_status parse_pair(cursor *c)
 {
     qn__gguf_shard *s = c->shard;
-    shown_text text;
     size_t at, size;
     qn_status status = take_text(c, &at, &size, "a key");
     if (status != QN_OK) {
@@ -324,7 +310,7 @@ static qn_status parse_pair(cursor *c)
     }
     s->entries = entries;
     if (qn__names_find(&s->keys, key, size) != QN__NAMES_NONE) {
-        return qn__error(c->err, QN_ERR_FORMAT, "key %s: occurs twice", shown(text, key, size));
+        return qn__error(c->err, QN_ERR_FORMAT, "key " SHOWN ": occurs twice", key);
     }
     if (!qn__names_put(&s->keys, key, size, s->n_entries)) {
         return qn__error_memory(c->err, "metadata");
@@ -333,7 +319,7 @@ static qn_status parse_pair(cursor *c)
     *entry = (qn__gguf_entry){.pair.key = {key, size}};
     status = parse_value(c, entry);
     if (status != QN_OK) {
-        qn__error_prefix(c->err, "key %s", shown(text, key, size));
+        qn__error_prefix(c->err, "key " SHOWN, key);
     }
     return status;
 }
@@ -451,7 +437,6 @@ static qn_status parse_placement(cursor *c, qn_gguf_tensor *t, size_t *next)
 static qn_status parse_tensor(cursor *c, size_t number, size_t *next)
 {
     qn_gguf *g = c->g;
-    shown_text text;
     size_t at, size;
     qn_status status = take_text(c, &at, &size, "a tensor's name");
     if (status != QN_OK) {
@@ -470,8 +455,7 @@ static qn_status parse_tensor(cursor *c, size_t number, size_t *next)
     g->tensors = tensors;
     size_t length = strlen(name); /* a name ends at its first NUL */
     if (qn__names_find(&g->tensor_names, name, length) != QN__NAMES_NONE) {
-        return qn__error(c->err, QN_ERR_FORMAT, "tensor %s: occurs twice",
-                         shown(text, name, length));
+        return qn__error(c->err, QN_ERR_FORMAT, "tensor " SHOWN ": occurs twice", name);
     }
     if (!qn__names_put(&g->tensor_names, name, length, g->n_tensors)) {
         return qn__error_memory(c->err, "the tensor table");
@@ -480,7 +464,7 @@ static qn_status parse_tensor(cursor *c, size_t number, size_t *next)
     *t = (qn_gguf_tensor){.name = name, .file = (size_t)(c->shard - g->shards)};
     status = parse_placement(c, t, next);
     if (status != QN_OK) {
-        qn__error_prefix(c->err, "tensor %s", shown(text, name, length));
+        qn__error_prefix(c->err, "tensor " SHOWN, name);
     }
     return status;
 }

@@ -130,6 +130,28 @@ static void errors_are_cut_and_prefixed(void **state)
     assert_int_equal(qn__error(NULL, QN_ERR_IO, "x"), QN_ERR_IO);
 }
 
+static void keep_line(void *user, qn_log_level level, const char *line)
+{
+    assert_int_equal(level, QN_LOG_WARN);
+    snprintf(user, 64, "%s", line);
+}
+
+static void messages_stay_one_line(void **state)
+{
+    (void)state;
+    qn_error err;
+    qn__error(&err, QN_ERR_FORMAT, "key %s", "a\n\x1B[2J\x7F\xC2\x9Bm\xFF\xE2\x82");
+    assert_string_equal(err.message, "key a??[2J???m???");
+    qn__error_prefix(&err, "gr\xC3\xBC\xC3\x9F\te");
+    assert_string_equal(err.message, "gr\xC3\xBC\xC3\x9F?e: key a??[2J???m???");
+    char line[64];
+    const qn_log log = {.fn = keep_line, .user = line, .max_level = QN_LOG_WARN};
+    qn__log_line(&log, QN_LOG_WARN, "tensor %s", "x\r\ny");
+    assert_string_equal(line, "tensor x??y");
+    qn__log_line(&log, QN_LOG_INFO, "not wanted");
+    assert_string_equal(line, "tensor x??y");
+}
+
 static void rng_is_mt19937(void **state)
 {
     (void)state;
@@ -145,13 +167,10 @@ static void rng_is_mt19937(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_are_checked),
-        cmocka_unit_test(blocks_are_aligned_and_zero),
-        cmocka_unit_test(arena_and_buffer_grow),
-        cmocka_unit_test(utf8_is_strict),
-        cmocka_unit_test(writer_leaves_no_half_file),
-        cmocka_unit_test(errors_are_cut_and_prefixed),
-        cmocka_unit_test(rng_is_mt19937),
+        cmocka_unit_test(sizes_are_checked),          cmocka_unit_test(blocks_are_aligned_and_zero),
+        cmocka_unit_test(arena_and_buffer_grow),      cmocka_unit_test(utf8_is_strict),
+        cmocka_unit_test(writer_leaves_no_half_file), cmocka_unit_test(errors_are_cut_and_prefixed),
+        cmocka_unit_test(messages_stay_one_line),     cmocka_unit_test(rng_is_mt19937),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
