@@ -223,6 +223,10 @@ double qn__pow(double base, double exponent)
 
 void qn__sincos(double x, double *s, double *c)
 {
+    if (!(x > -0x1p50 && x < 0x1p50)) {
+        *s = *c = (double)NAN;
+        return;
+    }
     /* pi/2 in three parts; n < 2^30 keeps the products' errors below 1e-16. */
     double n = fma(x, 0x1.45f306dc9c883p-1, ROUND64) - ROUND64;
     double r = fma(n, -0x1.921fb54442d18p0, x);

@@ -22,7 +22,8 @@ double qn__exp(double x);
 double qn__log(double x);
 double qn__pow(double base, double exponent); /* base > 0 */
 
-/* cos and sin of an angle in radians, |x| < 2^30, absolute error about 1e-15. */
+/* cos and sin of an angle in radians, |x| < 2^30, absolute error about 1e-15. Beyond, digits are
+ * lost; from 2^50 on, where nothing would be left of them, both are NaN. */
 void qn__sincos(double x, double *s, double *c);
 
 /* Bits of a float and back. */

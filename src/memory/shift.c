@@ -8,8 +8,8 @@
  * pool suffices (with the spare blocks) where nothing is shared.
  */
 #include "base/error.h"
-#include "base/fmath.h"
 #include "device/kv_layout.h"
+#include "device/rope.h"
 #include "memory/internal.h"
 
 /* One move in one group. */
@@ -275,51 +275,13 @@ qn_status qn__kv_seq_add(qn_kv *kv, int32_t s, int32_t p0, int32_t p1, int32_t d
 /* Rotating --------------------------------------------------------------------------------------
  */
 
-#define PI 3.14159265358979323846
-
-/* The pair index at which a dimension turns n times over the original context. */
-static double turning_pair(const qn_rope_params *p, double n)
-{
-    return (double)p->n_rot * qn__log((double)p->n_ctx_orig / (n * 2.0 * PI)) /
-           (2.0 * qn__log((double)p->freq_base));
-}
-
-static double floor_of(double x)
-{
-    double whole = (double)(int64_t)x;
-    return whole > x ? whole - 1.0 : whole;
-}
-
 /* cos and sin of every pair for a rotation by `delta` positions, magnitude 1. Angles are linear in
  * the position, the part that YaRN mixes too. */
 static void fill_angles(const qn_kv_rope *r, int32_t delta, float *out)
 {
-    const qn_rope_params *p = &r->params;
-    double low = 0.0, high = 0.0;
-    if (p->ext_factor != 0.0F) {
-        low = floor_of(turning_pair(p, (double)p->beta_fast));
-        high = -floor_of(-turning_pair(p, (double)p->beta_slow));
-        low = low > 0.0 ? low : 0.0;
-        high = high < p->n_rot - 1 ? high : (double)(p->n_rot - 1);
-    }
-    double span = high - low > 0.001 ? high - low : 0.001;
-    float step = (float)qn__pow((double)p->freq_base, -2.0 / (double)p->n_rot);
-    float theta = (float)delta; /* by repeated multiplication, as K was rotated */
-    for (int32_t j = 0; j < p->n_rot / 2; j++) {
-        double a = (double)(r->factors ? theta / r->factors[j] : theta);
-        double angle = (double)p->freq_scale * a;
-        if (p->ext_factor != 0.0F) {
-            double ramp = ((double)j - low) / span;
-            ramp = 1.0 - (ramp < 0.0 ? 0.0 : ramp > 1.0 ? 1.0 : ramp);
-            ramp *= (double)p->ext_factor;
-            angle = angle * (1.0 - ramp) + a * ramp;
-        }
-        double s, c;
-        qn__sincos(angle, &s, &c);
-        out[2 * j] = (float)c;
-        out[2 * j + 1] = (float)s;
-        theta *= step;
-    }
+    qn_rope_turn turn = qn__rope_turn(&r->params);
+    turn.magnitude = 1.0F;
+    qn__rope_row(&r->params, &turn, r->factors, (const int32_t[4]){delta}, out);
 }
 
 static void rotate(const qn_rope_params *p, const float *angles, float *x)
