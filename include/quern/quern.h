@@ -10,6 +10,7 @@
 #include <quern/context.h>
 #include <quern/device.h>
 #include <quern/gguf.h>
+#include <quern/grammar.h>
 #include <quern/model.h>
 #include <quern/quantize.h>
 #include <quern/sampler.h>

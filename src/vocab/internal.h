@@ -9,6 +9,7 @@
 #ifndef QUERN_VOCAB_INTERNAL_H
 #define QUERN_VOCAB_INTERNAL_H
 
+#include "vocab/pieces.h"
 #include "vocab/text_map.h"
 #include "vocab/trie.h"
 #include "vocab/vocab.h"
@@ -78,6 +79,7 @@ struct qn_vocab {
     qn_arena arena;       /* texts in the map that are not in texts */
     qn_text_map map;      /* indices below n_tokens are ids; the tokenizer model may add more */
     void *state;          /* of the tokenizer model */
+    qn_pieces_slot *pieces_slot;
 
     int32_t roles[QN_ROLE_COUNT];
     bool *ends; /* by id: ends generation */

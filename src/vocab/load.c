@@ -500,7 +500,9 @@ qn_status qn__vocab_load(const qn_gguf *gguf, const qn_log *log, qn_vocab **out,
     if (!v) {
         return qn__error_memory(err, "the vocabulary");
     }
-    qn_status status = read_model(v, &from, &model, err);
+    v->pieces_slot = qn__pieces_slot_make();
+    qn_status status = v->pieces_slot ? read_model(v, &from, &model, err)
+                                      : qn__error_memory(err, "the vocabulary");
     if (status == QN_OK) {
         status = read_pre(v, &from, model, err);
     }
@@ -543,6 +545,7 @@ void qn_vocab_free(qn_vocab *v)
     }
     qn__trie_free(&v->special.all);
     qn__trie_free(&v->special.plain);
+    qn__pieces_slot_free(v->pieces_slot);
     free(v->special.ids);
     free(v->special.sizes);
     free(v->suppressed);
