@@ -242,6 +242,15 @@ bool qn__buf_printf(qn_buf *buf, const char *format, ...)
     return ok;
 }
 
+bool qn__buf_terminate(qn_buf *buf)
+{
+    if (!qn__buf_reserve(buf, 1)) {
+        return false;
+    }
+    buf->data[buf->size] = 0;
+    return true;
+}
+
 void qn__buf_free(qn_buf *buf)
 {
     free(buf->data);

@@ -92,6 +92,7 @@ bool qn__buf_add(qn_buf *buf, const void *bytes, size_t n);
 bool qn__buf_add_byte(qn_buf *buf, uint8_t byte);
 bool qn__buf_add_text(qn_buf *buf, const char *text);
 bool qn__buf_printf(qn_buf *buf, const char *format, ...) QN_PRINTF(2, 3);
+bool qn__buf_terminate(qn_buf *buf); /* puts a NUL behind the content; size does not count it */
 void qn__buf_free(qn_buf *buf);
 
 #endif
