@@ -9,8 +9,8 @@
  * one fma. Signed bytes take their sign over to the activations.
  *
  * Several columns: a chunk is opened once, every level in a byte, and stays in the L1 cache while
- * up to 32 columns meet it, four at a time. One column: levels go from the packed bytes to the
- * product in registers.
+ * up to 32 columns meet it, four at a time. Few columns: levels go from the packed bytes to the
+ * products in registers.
  */
 #include "device/cpu/avx2/matmul_avx2.h"
 
@@ -411,49 +411,86 @@ static void mul_group(qn_type type, kind how, open_fn open, const qn_matmul_tile
     }
 }
 
-/* One column -------------------------------------------------------------------------------------
+/* Few columns ------------------------------------------------------------------------------------
  */
 
-QN_INLINE void mul_group_by_one(qn_type type, const qn_matmul_tile *t, int64_t row)
+/* Columns up to which opening every block in registers is faster; high bits and scales in E8M0 make
+ * that longer. */
+QN_INLINE int few_of(qn_type type)
+{
+    return qn__pack_layout(type).high != 0 || type == QN_TYPE_MXFP4 ? 3 : 4;
+}
+
+/* The group at row `row` with up to COLS columns: every block is opened in registers, 8 rows
+ * at a time. */
+QN_INLINE void mul_group_by_few(qn_type type, int cols, const qn_matmul_tile *t, int64_t row)
 {
     const uint8_t *chunk = (const uint8_t *)t->weights +
                            (size_t)(row / QN_PACK_ROWS) * qn__pack_group_bytes(type, t->k);
     const int64_t n_chunks = qn__div_up(t->k, QN_PACK_CHUNK);
-    qn_avx2_stack stack;
+    qn_avx2_stack stack[COLS];
     for (int64_t i = 0; i < n_chunks; i++) {
         const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
         const arrays a = arrays_of(type, chunk, n / QN_PACK_BLOCK);
-        const qn_act_chunk *x[1] = {
-            (const qn_act_chunk *)((const uint8_t *)t->x[0] + (size_t)i * t->x_stride)};
-        __m256 acc[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+        const qn_act_chunk *x[COLS];
+        __m256 acc[2][COLS];
+        for (int c = 0; c < cols; c++) {
+            x[c] = (const qn_act_chunk *)((const uint8_t *)t->x[c] + (size_t)i * t->x_stride);
+            acc[0][c] = acc[1][c] = _mm256_setzero_ps();
+        }
         for (int64_t b = 0; b < n / QN_PACK_BLOCK; b++) {
             qn__fetch_ahead(type, chunk, b);
+#pragma GCC unroll 2
             for (int h = 0; h < 2; h++) {
                 __m256i levels[QUADS], w[QUADS][2];
-                __m256 one[1][2] = {{acc[h], acc[h]}};
+                __m256 sum[COLS][2]; /* of the last, only the first is used */
                 scales s;
                 open_levels(type, &a, b, h, levels);
                 for (int q = 0; q < QUADS; q++) {
                     w[q][0] = levels[q];
                 }
                 open_scales(type, &a, b, h, &s);
-                dot_block(kind_of(type), (const __m256i(*)[2])w, &s, 1, x, 1, b, one);
-                acc[h] = one[0][0];
+                for (int c = 0; c < cols; c++) {
+                    sum[c][0] = acc[h][c];
+                }
+                dot_block(kind_of(type), (const __m256i(*)[2])w, &s, 1, x, cols, b, sum);
+                for (int c = 0; c < cols; c++) {
+                    acc[h][c] = sum[c][0];
+                }
             }
         }
-        qn__avx2_join(stack, i, acc[0], acc[1]);
+        for (int c = 0; c < cols; c++) {
+            qn__avx2_join(stack[c], i, acc[0][c], acc[1][c]);
+        }
         chunk += qn__pack_chunk_bytes(type, n);
     }
-    qn__avx2_finish(stack, n_chunks, qn__min_i64(t->n_rows - row, QN_PACK_ROWS),
-                    t->bias ? t->bias + row : NULL, t->y[0] + row);
+    for (int c = 0; c < cols; c++) {
+        qn__avx2_finish(stack[c], n_chunks, qn__min_i64(t->n_rows - row, QN_PACK_ROWS),
+                        t->bias ? t->bias + row : NULL, t->y[c] + row);
+    }
 }
 
 QN_INLINE void mul(qn_type type, open_fn open, const qn_matmul_tile *t)
 {
     for (int64_t row = 0; row < t->n_rows; row += QN_PACK_ROWS) {
-        if (t->n_cols == 1) {
-            mul_group_by_one(type, t, row);
+        switch (t->n_cols) {
+        case 1:
+            mul_group_by_few(type, 1, t, row);
             continue;
+        case 2:
+            mul_group_by_few(type, 2, t, row);
+            continue;
+        case 3:
+            mul_group_by_few(type, 3, t, row);
+            continue;
+        case 4:
+            if (few_of(type) == 4) {
+                mul_group_by_few(type, 4, t, row);
+                continue;
+            }
+            break;
+        default:
+            break;
         }
         for (int64_t c = 0; c < t->n_cols; c += QN_AVX2_COLS) {
             mul_group(type, kind_of(type), open, t, row, c,
