@@ -80,8 +80,20 @@ typedef struct cli_common {
     const char *type_k, *type_v;
     /* sampling */
     uint32_t seed;
-    float temperature, top_p, min_p;
+    const char *samplers, *sampler_letters;
+    float temperature, top_p, min_p, typical_p, top_n_sigma;
     int32_t top_k;
+    float dynatemp_range, dynatemp_exponent;
+    float xtc_probability, xtc_threshold;
+    int32_t repeat_last_n;
+    float repeat_penalty, frequency_penalty, presence_penalty;
+    float dry_multiplier, dry_base;
+    int32_t dry_allowed_length, dry_last_n;
+    cli_texts dry_breakers;
+    int32_t mirostat;
+    float mirostat_tau, mirostat_eta;
+    float adaptive_target, adaptive_decay;
+    cli_texts logit_bias;
     bool ignore_eos;
     /* prompt */
     const char *prompt, *file, *binary_file;

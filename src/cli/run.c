@@ -8,12 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <quern/gguf.h>
 #include <quern/sampler.h>
 #include <quern/vocab.h>
 
-#include "cli/ban.h"
 #include "cli/commands.h"
+#include "cli/sampling.h"
 #include "cli/support.h"
 
 enum { UNLIMITED = -1, UNTIL_FULL = -2 };
@@ -22,6 +21,7 @@ typedef struct run_options {
     cli_common common;
     int32_t n_predict;
     bool display_prompt, verbose_prompt, special, show_timings;
+    int32_t show_probs;
     const char *prompt_cache;
     bool prompt_cache_all, prompt_cache_ro;
 } run_options;
@@ -34,7 +34,9 @@ typedef struct session {
     qn_device *device;
     const qn_vocab *vocab;
     qn_context *ctx;
+    cli_sampling sampling;
     qn_sampler *sampler;
+    qn_candidates *candidates; /* for --show-probs */
     qn_detokenizer *detokenizer;
     qn_tokens tokens; /* what the sequence holds, and the one to come */
     size_t n_prompt;
@@ -42,61 +44,10 @@ typedef struct session {
     int32_t n_past;  /* positions that the context holds */
     size_t n_reused; /* tokens of the prompt that came from the prompt cache */
     size_t n_made;
-    bool draws; /* tokens are drawn, so there is a seed */
     double start_ms, load_ms, prompt_ms, first_ms, eval_ms, sample_ms;
 } session;
 
 /* ---- Preparing ---- */
-
-/* The settings that the user gave; where he gave none, what the model file recommends, if it does;
- * else the defaults. A recommendation of the wrong type is passed over. */
-static qn_sampling_options sampling_options(const session *s)
-{
-    const cli_common *c = &s->o->common;
-    const qn_gguf *g = qn_model_gguf(s->model);
-    qn_sampling_options options = qn_sampling_defaults();
-    options.seed = c->seed;
-    options.top_k = c->top_k;
-    options.top_p = c->top_p;
-    options.min_p = c->min_p;
-    options.temperature = c->temperature;
-    const struct {
-        const char *flag, *key;
-        float *value;
-    } rows[] = {
-        {"--temp", "general.sampling.temp", &options.temperature},
-        {"--top-p", "general.sampling.top_p", &options.top_p},
-        {"--min-p", "general.sampling.min_p", &options.min_p},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (!cli_is_given(s->args, rows[i].flag)) {
-            (void)qn_gguf_opt_f32(g, rows[i].key, rows[i].value, NULL);
-        }
-    }
-    if (!cli_is_given(s->args, "--top-k")) {
-        (void)qn_gguf_opt_i32(g, "general.sampling.top_k", &options.top_k, NULL);
-    }
-    return options;
-}
-
-static bool make_sampler(session *s, qn_error *err)
-{
-    const cli_common *c = &s->o->common;
-    qn_sampling_options options = sampling_options(s);
-    s->draws = options.temperature > 0;
-    qn_sampler *usual = qn_sampler_from_options(&options, err);
-    s->sampler = qn_sampler_chain(err);
-    qn_status status = usual && s->sampler ? QN_OK : QN_ERR_MEMORY;
-    if (status == QN_OK) {
-        status =
-            qn_sampler_chain_add(s->sampler, cli_ban_sampler(s->vocab, c->ignore_eos, err), err);
-    }
-    while (status == QN_OK && qn_sampler_chain_size(usual) > 0) { /* a chain takes no chains */
-        status = qn_sampler_chain_add(s->sampler, qn_sampler_chain_remove(usual, 0), err);
-    }
-    qn_sampler_free(usual);
-    return status == QN_OK;
-}
 
 /* Computes one token for nothing, so that the first real one does not pay for cold memory. */
 static bool warm_up(session *s, qn_error *err)
@@ -124,9 +75,13 @@ static bool prepare(session *s, const qn_log *log)
     }
     qn_context_options options = cli_context_options(c, log);
     options.device = s->device;
-    bool ok = qn_context_make(s->model, &options, &s->ctx, &err) == QN_OK &&
-              make_sampler(s, &err) &&
+    s->sampler = cli_sampling_chain(s->args, s->model, log, &s->sampling, &err);
+    bool ok = s->sampler && qn_context_make(s->model, &options, &s->ctx, &err) == QN_OK &&
               qn_detokenizer_make(s->vocab, s->o->special, &s->detokenizer, &err) == QN_OK;
+    if (ok && s->o->show_probs > 0) {
+        s->candidates = qn_candidates_make((size_t)qn_vocab_size(s->vocab), &err);
+        ok = s->candidates != NULL;
+    }
     if (!ok) {
         cli_error("%s", err.message);
         return false;
@@ -258,6 +213,15 @@ static bool put(const char *bytes, size_t n)
     return fwrite(bytes, 1, n, stdout) == n && fflush(stdout) == 0;
 }
 
+static qn_status pick(session *s, int32_t *token, qn_error *err)
+{
+    if (!s->candidates) {
+        return qn_context_sample(s->ctx, s->sampler, -1, token, err);
+    }
+    return cli_sample_shown(s->ctx, s->sampler, s->vocab, s->candidates, s->n_made,
+                            (size_t)s->o->show_probs, token, err);
+}
+
 /* Makes tokens until the text ends, the count is reached, the context is full or Ctrl-C. */
 static qn_status generate(session *s, qn_error *err)
 {
@@ -266,7 +230,7 @@ static qn_status generate(session *s, qn_error *err)
     while (n_predict < 0 || s->n_made < (size_t)n_predict) {
         int32_t token;
         double before = cli_now_ms();
-        status = qn_context_sample(s->ctx, s->sampler, -1, &token, err);
+        status = pick(s, &token, err);
         double after = cli_now_ms();
         s->sample_ms += after - before;
         if (status != QN_OK) {
@@ -359,10 +323,23 @@ static int write_text(session *s, const cli_text *prompt)
     return cli_interrupted() ? 130 : 0;
 }
 
+/* The chain, and the seed if there is something to draw: what gives the same text again. */
+static void print_sampling(const session *s)
+{
+    char chain[1024];
+    qn_sampler_describe(s->sampler, chain, sizeof chain);
+    fprintf(stderr, "samplers: %s\n", chain);
+    if (cli_sampling_draws(&s->sampling)) {
+        fprintf(stderr, "seed: %u\n", qn_sampler_seed(s->sampler));
+    }
+}
+
 static void session_free(session *s)
 {
+    qn_candidates_free(s->candidates);
     qn_detokenizer_free(s->detokenizer);
     qn_sampler_free(s->sampler);
+    cli_sampling_free(&s->sampling);
     qn_context_free(s->ctx);
     qn_model_free(s->model);
     qn_device_free(s->device);
@@ -382,8 +359,9 @@ static int run_main(const cli_args *args)
         return 1;
     }
     cli_catch_interrupt();
-    if (!cli_read_prompt(&o->common, &prompt) || !prepare(&s, &log) ||
-        !cli_tokenize(s.model, prompt.data, prompt.size, &s.tokens) || !check_prompt(&s)) {
+    if (!cli_sampling_read(args, &log, &s.sampling) || !cli_read_prompt(&o->common, &prompt) ||
+        !prepare(&s, &log) || !cli_tokenize(s.model, prompt.data, prompt.size, &s.tokens) ||
+        !check_prompt(&s)) {
         goto done;
     }
     if (o->common.warmup && !warm_up(&s, &err)) {
@@ -391,9 +369,7 @@ static int run_main(const cli_args *args)
         goto done;
     }
     s.load_ms = cli_now_ms() - s.start_ms;
-    if (s.draws) {
-        fprintf(stderr, "seed: %u\n", qn_sampler_seed(s.sampler));
-    }
+    print_sampling(&s);
     if (o->verbose_prompt) {
         list_prompt(&s);
     }
@@ -441,6 +417,14 @@ static const cli_flag flags[] = {
      .env = "SHOW_TIMINGS",
      .help = "print times and speeds at the end",
      .offset = AT(show_timings)},
+    {.names = "--show-probs",
+     .arg = "N",
+     .kind = CLI_INT,
+     .min = 0,
+     .max = INT32_MAX,
+     .fallback = "0",
+     .help = "write the N likeliest candidates of each step to stderr, a line of JSON each",
+     .offset = AT(show_probs)},
     {.names = "--prompt-cache",
      .arg = "FILE",
      .kind = CLI_TEXT,

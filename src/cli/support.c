@@ -165,8 +165,7 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Escapes \n \r \t \' \" \\ \xHH in place; anything else stays. */
-static void unescape(cli_text *text)
+void cli_unescape(cli_text *text)
 {
     static const char from[] = "nrt'\"\\", to[] = "\n\r\t'\"\\";
     const char *s = text->data;
@@ -220,7 +219,7 @@ bool cli_read_prompt(const cli_common *common, cli_text *out)
         }
     }
     if (common->escape) {
-        unescape(out);
+        cli_unescape(out);
     }
     return true;
 }

@@ -50,6 +50,9 @@ typedef struct cli_text {
  * terminal. False after a message. */
 bool cli_read_prompt(const cli_common *common, cli_text *out);
 
+/* Escapes \n \r \t \' \" \\ \xHH in place; anything else stays. */
+void cli_unescape(cli_text *text);
+
 /* Ids of a text as the model reads prompts: BOS as the vocabulary wants it, special tokens
  * recognised. False after a message. */
 struct qn_tokens;

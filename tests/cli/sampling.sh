@@ -1,0 +1,91 @@
+#!/bin/bash
+# The sampling flags: what is refused, the chain that they make, the seed, the probabilities shown.
+# usage: sampling.sh PROGRAM OWN_DATA SHARED_DATA
+set -u
+quern=$1
+model=${XDG_CACHE_HOME:-$HOME/.cache}/quern/SmolLM2-135M-Instruct.Q4_1.gguf
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export XDG_CONFIG_HOME=$scratch/config
+unset $(compgen -v LLAMA_ARG_) 2>/dev/null
+failures=0
+
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+
+# refused PATTERN FLAG...: before any model is read
+refused() {
+    local pattern=$1; shift
+    local output; output=$("$quern" run -m no/such/file -p x "$@" 2>&1) && fail "$*: exit 0"
+    grep -qE -- "$pattern" <<<"$output" || fail "$*: no /$pattern/ in: $output"
+}
+
+for n in 0 -1; do refused 'penalty_repeat must be finite and greater than 0' --repeat-penalty $n; done
+for flag in repeat frequency presence; do
+    for n in nan inf -inf x; do refused "error: --$flag-penalty: \"$n\" is not a number" --$flag-penalty $n; done
+done
+refused '^error: --repeat-last-n: -1 is not between 0' --repeat-last-n -1
+refused '^error: --dry-penalty-last-n: -1 is not between 0' --dry-penalty-last-n -1
+refused '^error: --mirostat: 3 is not between 0 and 2' --mirostat 3
+for bias in 5 +5 5+ 5*2 5+x 5+-1 -5+1 5+nan; do refused '^error: --logit-bias: ' -l "$bias"; done
+refused 'only one of --samplers and --sampler-seq' --samplers top_k --sampler-seq k
+refused 'at most 64 samplers' --sampler-seq "$(printf 'k%.0s' {1..65})"
+refused 'no sampler is called "bottom_k"' --samplers 'top_k;bottom_k'
+refused 'no sampler is called "z"' --sampling-seq kz
+refused 'no/such/file' --repeat-penalty 1.1 -l 5-inf -l 7+1.5 --samplers 'TOP-K;nucleus;temp'
+
+[ -r "$model" ] || { echo "skipped: SmolLM2 is not here: tools/fetch_model.sh fetches it"; exit $((failures > 0 ? 1 : 77)); }
+
+# run FLAG...: text in $text, the rest in $scratch/rest
+run() {
+    text=$("$quern" run -m "$model" -p 'The sea is' -n 8 --no-display-prompt --no-show-timings "$@" 2>"$scratch/rest") ||
+        fail "$*: $(cat "$scratch/rest")"
+}
+chain() {
+    local want=$1; shift
+    run "$@"
+    grep -qxF "samplers: logits -> $want " "$scratch/rest" || fail "$*: $(grep samplers: "$scratch/rest")"
+}
+
+chain '?penalties -> ?dry -> ?top-n-sigma -> top-k -> ?typical -> top-p -> min-p -> ?xtc -> temp-ext -> dist' -s 3
+first=$text
+chain '?penalties -> ?dry -> ?top-n-sigma -> top-k -> ?typical -> top-p -> min-p -> ?xtc -> temp-ext -> dist' -s 3
+[ "$first" = "$text" ] || fail "seed 3 gives '$first', then '$text'"
+run
+seed=$(sed -n 's/^seed: //p' "$scratch/rest"); first=$text
+run -s "$seed"
+[ "$first" = "$text" ] || fail "random seed $seed gives '$first', then '$text'"
+chain 'top-k -> temp-ext -> top-k -> dist' --samplers 'top_k;temperature;topk' -s 1
+chain 'temp -> mirostat-v2' --mirostat 2 -s 1
+chain 'temp -> mirostat' --mirostat 1 -s 1
+chain 'min-p -> adaptive-p' --sampler-seq ma --adaptive-target 0.3 -s 1
+chain 'logit-bias -> penalties -> dry -> xtc -> dist' --sampler-seq edx --repeat-penalty 1.2 \
+    --dry-multiplier 0.8 --dry-sequence-breaker '\n' --xtc-probability 0.5 --ignore-eos -s 1
+
+# a banned token is not written, a wanted one is
+run --temp 0; best=$text
+run --temp 0 --show-probs 4
+[ "$text" = "$best" ] || fail "showing probabilities changes '$best' to '$text'"
+grep -q '^seed' "$scratch/rest" && fail "a seed where nothing is drawn"
+run -s 5 --show-probs 4; drawn=$text
+run -s 5
+[ "$text" = "$drawn" ] || fail "showing probabilities changes '$text' to '$drawn'"
+run -s 5 --show-probs 4
+grep '^{' "$scratch/rest" >"$scratch/lines"
+[ "$(wc -l <"$scratch/lines")" = 8 ] || fail "not 8 lines of JSON"
+python3 - "$scratch/lines" <<'END' || fail "the lines of --show-probs"
+import json, sys
+for number, line in enumerate(open(sys.argv[1])):
+    row = json.loads(line)
+    assert row["step"] == number and 0 < row["prob"] <= 1 and row["text"]
+    probs = [one["prob"] for one in row["top"]]
+    assert 1 <= len(probs) <= 4 and probs == sorted(probs, reverse=True) and sum(probs) < 1.0001
+    assert all(one["prob"] == row["prob"] for one in row["top"] if one["id"] == row["id"])
+END
+id=$(head -1 "$scratch/lines" | sed 's/.*"id": \([0-9]*\), "text".*"top".*/\1/; s/^{"step": 0, "id": \([0-9]*\).*/\1/')
+run --temp 0 -l "$id-inf" --show-probs 1
+grep -q "\"id\": $id," "$scratch/rest" && fail "token $id is banned and written"
+run --temp 0 -l "$id+100" --show-probs 1
+[ "$(grep -c "\"step\": [0-9]*, \"id\": $id," "$scratch/rest")" = 8 ] || fail "token $id is not wanted: $(cat "$scratch/rest")"
+
+[ $failures = 0 ] && echo "sampling: ok"
+exit $((failures > 0))
