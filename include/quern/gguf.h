@@ -188,7 +188,8 @@ typedef struct qn_gguf_tensor {
     const char *name;
     qn_type type;
     uint32_t n_dims;              /* as stored, 0 .. 4 */
-    int64_t ne[QN_GGUF_MAX_DIMS]; /* elements; 1 behind n_dims. ne[0] is the row length */
+    int64_t ne[QN_GGUF_MAX_DIMS]; /* elements; 1 behind n_dims. ne[0] is the row length. Products
+                                     of them do not overflow */
     size_t bytes;                 /* without padding */
     size_t file;                  /* which file of the set */
     uint64_t offset;              /* of its first byte in that file */

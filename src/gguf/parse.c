@@ -346,6 +346,8 @@ static qn_status parse_alignment(cursor *c)
 
 /* ---- Tensor table ---- */
 
+/* Dimensions and the number of elements. The product of any of the dimensions fits int64_t, also
+ * where another one is 0. */
 static qn_status parse_shape(cursor *c, qn_gguf_tensor *t, int64_t *elements)
 {
     qn_status status = take(c, &t->n_dims, sizeof t->n_dims, "the number of dimensions");
@@ -357,6 +359,7 @@ static qn_status parse_shape(cursor *c, qn_gguf_tensor *t, int64_t *elements)
                          QN_GGUF_MAX_DIMS);
     }
     bool empty = false;
+    int64_t product = 1;
     for (uint32_t d = 0; d < QN_GGUF_MAX_DIMS; d++) {
         t->ne[d] = 1;
         if (d < t->n_dims) {
@@ -371,14 +374,15 @@ static qn_status parse_shape(cursor *c, qn_gguf_tensor *t, int64_t *elements)
         }
         empty = empty || t->ne[d] == 0;
     }
-    *elements = empty ? 0 : 1;
-    for (uint32_t d = 0; d < QN_GGUF_MAX_DIMS && !empty; d++) {
-        if (!qn__mul_i64(*elements, t->ne[d], elements) || *elements == INT64_MAX) {
+    for (uint32_t d = 0; d < QN_GGUF_MAX_DIMS; d++) {
+        int64_t n = t->ne[d] > 0 ? t->ne[d] : 1;
+        if (!qn__mul_i64(product, n, &product) || product == INT64_MAX) {
             return qn__error(
                 c->err, QN_ERR_FORMAT, "has too many elements: %lld x %lld x %lld x %lld",
                 (long long)t->ne[0], (long long)t->ne[1], (long long)t->ne[2], (long long)t->ne[3]);
         }
     }
+    *elements = empty ? 0 : product;
     return QN_OK;
 }
 

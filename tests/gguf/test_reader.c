@@ -293,6 +293,52 @@ static void no_single_damaged_byte_crashes(void **state)
     free(bytes);
 }
 
+/* Writes one F32 tensor of this shape without data into `file`; returns its size. */
+static size_t file_of_shape(uint8_t file[128], const int64_t ne[3])
+{
+    static const uint8_t head[] = {'G', 'G', 'U', 'F', 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,  0,
+                                   0,   0,   0,   0,   0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 't'};
+    const uint32_t n_dims = 3, type = QN_TYPE_F32;
+    const uint64_t offset = 0;
+    memset(file, 0, 128);
+    memcpy(file, head, sizeof head);
+    uint8_t *to = file + sizeof head;
+    memcpy(to, &n_dims, 4);
+    memcpy(to + 4, ne, 24);
+    memcpy(to + 28, &type, 4);
+    memcpy(to + 32, &offset, 8);
+    return 128;
+}
+
+static void products_of_dimensions_never_overflow(void **state)
+{
+    (void)state;
+    const struct {
+        int64_t ne[3];
+        bool good;
+    } cases[] = {
+        {{0, 1, 1}, true},
+        {{INT64_C(1) << 31, 0, INT64_C(1) << 31}, true},
+        {{INT64_C(1) << 40, INT64_C(1) << 40, 0}, false},
+        {{0, INT64_C(1) << 32, INT64_C(1) << 31}, false},
+        {{INT64_C(1) << 32, 0, INT64_MAX}, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint8_t file[128];
+        qn_gguf *g;
+        qn_error err = {0};
+        size_t size = file_of_shape(file, cases[i].ne);
+        qn_status status = qn_gguf_open_memory(&g, file, size, "shape", NULL, &err);
+        assert_int_equal(status, cases[i].good ? QN_OK : QN_ERR_FORMAT);
+        if (cases[i].good) {
+            assert_int_equal(qn_gguf_tensor_at(g, 0)->bytes, 0);
+        } else {
+            assert_non_null(strstr(err.message, "tensor t: has too many elements"));
+        }
+        qn_gguf_free(g);
+    }
+}
+
 static void a_stream_inside_a_file(void **state)
 {
     (void)state;
@@ -442,6 +488,7 @@ int main(void)
         cmocka_unit_test(a_list_of_files_opens_a_set),
         cmocka_unit_test(every_prefix_is_refused_or_complete),
         cmocka_unit_test(no_single_damaged_byte_crashes),
+        cmocka_unit_test(products_of_dimensions_never_overflow),
         cmocka_unit_test(a_stream_inside_a_file),
         cmocka_unit_test(numbers_are_strictly_typed),
         cmocka_unit_test(arrays_are_checked),
