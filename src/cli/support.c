@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <quern/gguf.h>
 #include <quern/vocab.h>
 
 enum { READ_STEP = 1 << 16 };
@@ -229,7 +230,7 @@ bool cli_tokenize(const qn_model *model, const char *text, size_t size, qn_token
     qn_error err = {0};
     const unsigned flags = QN_TOKENIZE_ADD_SPECIAL | QN_TOKENIZE_PARSE_SPECIAL;
     if (qn_vocab_tokenize(qn_model_vocab(model), text, size, flags, out, &err) != QN_OK) {
-        cli_error("%s", err.message);
+        cli_error("%s: %s", qn_gguf_file_name(qn_model_gguf(model), 0), err.message);
         return false;
     }
     return true;

@@ -81,9 +81,12 @@ static int tokenize_main(const cli_args *args)
     if (!read_text(o, &text)) {
         goto done;
     }
-    if (qn_vocab_load_file(o->common.model, &log, &vocab, &err) != QN_OK ||
-        qn_vocab_tokenize(vocab, text.data, text.size, flags, &tokens, &err) != QN_OK) {
+    if (qn_vocab_load_file(o->common.model, &log, &vocab, &err) != QN_OK) {
         cli_error("%s", err.message);
+        goto done;
+    }
+    if (qn_vocab_tokenize(vocab, text.data, text.size, flags, &tokens, &err) != QN_OK) {
+        cli_error("%s: %s", o->common.model, err.message);
         goto done;
     }
     if (o->ids) {

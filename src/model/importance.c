@@ -81,8 +81,8 @@ static qn_status read_pair(qn_importance *imp, size_t room, const qn_gguf *g,
     if (!counts || counts->type != QN_TYPE_F32 || sums->type != QN_TYPE_F32 || counts->ne[0] != 1 ||
         counts->ne[1] != matrices || counts->ne[2] != 1 || counts->ne[3] != 1 || sums->ne[2] != 1 ||
         sums->ne[3] != 1 || sums->bytes == 0) {
-        return qn__error(err, QN_ERR_FORMAT, "tensor %s has no fitting F32 partner %s", sums->name,
-                         partner);
+        return qn__error(err, QN_ERR_FORMAT, "%s: tensor %s has no fitting F32 partner %s",
+                         qn_gguf_file_name(g, 0), sums->name, partner);
     }
     entry *e = add_entry(imp, room, sums->name, (size_t)stem, sums->bytes / sizeof(float));
     if (!e) {

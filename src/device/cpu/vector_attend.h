@@ -75,7 +75,10 @@ ALWAYS reg r_set(float x) { return _mm256_set1_ps(x); }
 ALWAYS reg r_load(const float *p) { return _mm256_loadu_ps(p); }
 ALWAYS void r_store(float *p, reg x) { _mm256_storeu_ps(p, x); }
 ALWAYS reg r_fma(reg x, reg y, reg z) { return _mm256_fmadd_ps(x, y, z); }
-ALWAYS reg r_from_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+ALWAYS reg r_from_f16(const uint16_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
 ALWAYS reg r_from_bf16(const uint16_t *p)
 {
     __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
