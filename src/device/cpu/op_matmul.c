@@ -18,14 +18,16 @@ enum {
     TILE_COLS = 128,        /* columns of a task: their activations stay in the cache */
     QUANTIZE_CHUNKS = 8,    /* chunks of activations a task quantizes */
     TASK_BYTES = 128 << 10, /* weights a task reads, at least where there are enough of them */
-    TASKS_PER_THREAD = 6    /* so that a late worker costs little */
+    TASKS_PER_THREAD = 6,   /* so that a late worker costs little */
+    SMALLER = 4             /* share of them that the last tasks take: all workers end together */
 };
 
 /* tile[] of the step. */
 enum {
-    TASK_GROUPS,
-    ACT_TYPE, /* the weight type whose form the activations have */
-    ACT_FOUND /* another step quantizes them */
+    TASK_GROUPS, /* groups of a task */
+    LARGE_TASKS, /* so many tasks take them; the others take a part of that */
+    ACT_TYPE,    /* the weight type whose form the activations have */
+    ACT_FOUND    /* another step quantizes them */
 };
 
 /* Shapes -----------------------------------------------------------------------------------------
@@ -77,20 +79,46 @@ static bool supports(const qn_node *node)
     return w && qn__cpu_pack_bytes(w->type, w->ne) != 0;
 }
 
-/* Groups a task takes, where all of them with all columns are `n_tiles` times n_groups. */
-static int64_t choose_task_groups(const qn_cpu_step *step, int64_t n_tiles)
+/* Cuts the groups into tasks, where all of them with all columns are `n_tiles` times n_groups. */
+static void cut_rows(qn_cpu_step *step, int64_t n_tiles)
 {
     const qn_weight *w = weight_of(step);
+    const int64_t n_groups = n_groups_of(step), threads = qn__max_i64(1, step->n_threads);
     const int64_t group_bytes = (int64_t)qn__pack_group_bytes(w->type, w->ne[0]);
     const int64_t wanted = qn__div_up(TASK_BYTES, group_bytes);
-    const int64_t tasks = qn__max_i64(1, (int64_t)step->n_threads * TASKS_PER_THREAD);
-    const int64_t fair = qn__max_i64(1, n_groups_of(step) * n_tiles / tasks);
-    return qn__min_i64(wanted, fair);
+    const int64_t fair = qn__max_i64(1, n_groups * n_tiles / (threads * TASKS_PER_THREAD));
+    const int64_t groups = qn__min_i64(wanted, fair);
+    const int64_t last = qn__min_i64(n_groups / SMALLER, 2 * threads * groups);
+    step->tile[TASK_GROUPS] = groups;
+    step->tile[LARGE_TASKS] = (n_groups - last) / groups;
+}
+
+static int64_t small_task_groups(const qn_cpu_step *step)
+{
+    return qn__max_i64(1, step->tile[TASK_GROUPS] / SMALLER);
 }
 
 static int64_t n_row_tasks(const qn_cpu_step *step)
 {
-    return qn__div_up(n_groups_of(step), step->tile[TASK_GROUPS]);
+    const int64_t large = step->tile[LARGE_TASKS];
+    return large +
+           qn__div_up(n_groups_of(step) - large * step->tile[TASK_GROUPS], small_task_groups(step));
+}
+
+/* Groups first .. first + count of a row task. */
+typedef struct group_range {
+    int64_t first, count;
+} group_range;
+
+static group_range groups_of_task(const qn_cpu_step *step, int64_t row_task)
+{
+    const int64_t large = step->tile[LARGE_TASKS], groups = step->tile[TASK_GROUPS];
+    if (row_task < large) {
+        return (group_range){row_task * groups, groups};
+    }
+    const int64_t small = small_task_groups(step);
+    const int64_t first = large * groups + (row_task - large) * small;
+    return (group_range){first, qn__min_i64(small, n_groups_of(step) - first)};
 }
 
 /* Activations ------------------------------------------------------------------------------------
@@ -156,14 +184,13 @@ static qn_matmul_tile make_tile(const qn_cpu_step *step, int64_t plane, int64_t 
 {
     const qn_weight *w = weight_of(step);
     const qn_node *bias = step->node->op == QN_OP_MUL_MAT ? step->node->src[2] : NULL;
-    const int64_t first = row_task * step->tile[TASK_GROUPS];
-    const int64_t groups = qn__min_i64(step->tile[TASK_GROUPS], n_groups_of(step) - first);
-    const int64_t row = first * QN_PACK_ROWS;
+    const group_range groups = groups_of_task(step, row_task);
+    const int64_t row = groups.first * QN_PACK_ROWS;
     return (qn_matmul_tile){
-        .weights = (const uint8_t *)w->packed + (size_t)(plane * n_groups_of(step) + first) *
+        .weights = (const uint8_t *)w->packed + (size_t)(plane * n_groups_of(step) + groups.first) *
                                                     qn__pack_group_bytes(w->type, w->ne[0]),
         .k = w->ne[0],
-        .n_rows = qn__min_i64(groups * QN_PACK_ROWS, w->ne[1] - row),
+        .n_rows = qn__min_i64(groups.count * QN_PACK_ROWS, w->ne[1] - row),
         .x_stride = is_quantized(step) ? (size_t)step->node->src[1]->ne[1] * sizeof(qn_act_chunk)
                                        : QN_PACK_CHUNK * sizeof(float),
         .bias = bias ? (const float *)bias->data + row : NULL,
@@ -187,7 +214,7 @@ static void prepare_mul_mat(qn_cpu_step *step)
 {
     step->n_phases = is_quantized(step) ? 2 : 1;
     step->kept_bytes = act_bytes(step);
-    step->tile[TASK_GROUPS] = choose_task_groups(step, n_col_tasks(step) * weight_of(step)->ne[2]);
+    cut_rows(step, n_col_tasks(step) * weight_of(step)->ne[2]);
     step->tile[ACT_TYPE] = weight_of(step)->type;
 }
 
@@ -218,7 +245,7 @@ static void run_mul_mat(const qn_cpu_step *step, int phase, int64_t task, void *
     for (int64_t c = 0; c < tile.n_cols; c++) {
         x[c] = act_column(step, first + c, plane);
         y[c] = (float *)out->data + (plane * out->ne[1] + first + c) * out->ne[0] +
-               row_task * step->tile[TASK_GROUPS] * QN_PACK_ROWS;
+               groups_of_task(step, row_task).first * QN_PACK_ROWS;
     }
     run_tile(step, &tile);
 }
@@ -268,8 +295,7 @@ static void prepare_mul_mat_id(qn_cpu_step *step)
     step->shared_bytes = sizeof(int64_t) +
                          (size_t)n_pairs_of(step) * (sizeof(lot) + sizeof(int32_t)) +
                          (size_t)(weight_of(step)->ne[2] + 1) * sizeof(int32_t);
-    step->tile[TASK_GROUPS] =
-        choose_task_groups(step, qn__min_i64(n_pairs_of(step), weight_of(step)->ne[2]));
+    cut_rows(step, qn__min_i64(n_pairs_of(step), weight_of(step)->ne[2]));
     step->tile[ACT_TYPE] = weight_of(step)->type;
 }
 
@@ -339,7 +365,7 @@ static void run_mul_mat_id(const qn_cpu_step *step, int phase, int64_t task, voi
         const int64_t token = pair / out->ne[1], rank = pair % out->ne[1];
         x[c] = act_column(step, act->ne[1] == 1 ? 0 : rank, token);
         y[c] = (float *)out->data + pair * out->ne[0] +
-               row_task * step->tile[TASK_GROUPS] * QN_PACK_ROWS;
+               groups_of_task(step, row_task).first * QN_PACK_ROWS;
     }
     run_tile(step, &tile);
 }
