@@ -24,6 +24,7 @@ typedef struct run_options {
     int32_t show_probs;
     const char *prompt_cache;
     bool prompt_cache_all, prompt_cache_ro;
+    bool backend_sampling;
 } run_options;
 
 /* A run in progress. */
@@ -78,6 +79,9 @@ static bool prepare(session *s, const qn_log *log)
     s->sampler = cli_sampling_chain(s->args, s->model, log, &s->sampling, &err);
     bool ok = s->sampler && qn_context_make(s->model, &options, &s->ctx, &err) == QN_OK &&
               qn_detokenizer_make(s->vocab, s->o->special, &s->detokenizer, &err) == QN_OK;
+    if (ok && s->o->backend_sampling && s->o->show_probs == 0) {
+        ok = qn_context_set_sampler(s->ctx, 0, s->sampler, &err) == QN_OK;
+    }
     if (ok && s->o->show_probs > 0) {
         s->candidates = qn_candidates_make((size_t)qn_vocab_size(s->vocab), &err);
         ok = s->candidates != NULL;
@@ -338,9 +342,9 @@ static void session_free(session *s)
 {
     qn_candidates_free(s->candidates);
     qn_detokenizer_free(s->detokenizer);
-    qn_sampler_free(s->sampler);
-    cli_sampling_free(&s->sampling);
     qn_context_free(s->ctx);
+    qn_sampler_free(s->sampler); /* it may have been attached to the context */
+    cli_sampling_free(&s->sampling);
     qn_model_free(s->model);
     qn_device_free(s->device);
     qn_tokens_free(&s->tokens);
@@ -425,6 +429,13 @@ static const cli_flag flags[] = {
      .fallback = "0",
      .help = "write the N likeliest candidates of each step to stderr, a line of JSON each",
      .offset = AT(show_probs)},
+    {.names = "-bs, --backend-sampling",
+     .off = "--no-backend-sampling",
+     .kind = CLI_SWITCH,
+     .fallback = "true",
+     .env = "BACKEND_SAMPLING",
+     .help = "sample where the logits are computed; the text is the same either way",
+     .offset = AT(backend_sampling)},
     {.names = "--prompt-cache",
      .arg = "FILE",
      .kind = CLI_TEXT,

@@ -122,6 +122,13 @@ static void text_does_not_depend_on_how_it_is_computed(void **state)
     assert_same(RUN(TEXT, "-s", "7"), RUN(TEXT, "-s", "7", "-t", "1", "-ub", "1"));
     assert_same(RUN(TEXT, "-s", "7"), RUN(TEXT, "-s", "7", "-t", "3", "-b", "3", "--no-mmap"));
     assert_same(RUN(TEXT, "--temp", "0"), RUN(TEXT, "--temp", "0", "--isa", "scalar"));
+    for (int i = 0; i < 3; i++) { /* inside the graph or outside, or its end outside */
+        static const char *const seeds[] = {"7", "8", "9"};
+        assert_same(RUN(TEXT, "-s", seeds[i]), RUN(TEXT, "-s", seeds[i], "--no-backend-sampling"));
+        assert_same(RUN("run", "-m", model, "-p", "ab", "-n", "24", "-s", seeds[i], "-bs"),
+                    RUN("run", "-m", model, "-p", "ab", "-n", "24", "-s", seeds[i],
+                        "--no-backend-sampling"));
+    }
     outcome random = RUN(TEXT);
     const char *printed = strstr(random.err, "seed: ");
     assert_non_null(printed);
