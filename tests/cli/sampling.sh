@@ -40,9 +40,11 @@ run() {
     text=$("$quern" run -m "$model" -p 'The sea is' -n 8 --no-display-prompt --no-show-timings "$@" 2>"$scratch/rest") ||
         fail "$*: $(cat "$scratch/rest")"
 }
+# chain NAMES FLAG...: the samplers, without the marks of where they run
 chain() {
     local want=$1; shift
     run "$@"
+    sed -i 's/-> [+-]/-> /g' "$scratch/rest"
     grep -qxF "samplers: logits -> $want " "$scratch/rest" || fail "$*: $(grep samplers: "$scratch/rest")"
 }
 
@@ -55,6 +57,13 @@ seed=$(sed -n 's/^seed: //p' "$scratch/rest"); first=$text
 run -s "$seed"
 [ "$first" = "$text" ] || fail "random seed $seed gives '$first', then '$text'"
 chain 'top-k -> temp-ext -> top-k -> dist' --samplers 'top_k;temperature;topk' -s 1
+inside='logits -> +top-k -> +temp-ext -> +dist'
+run --samplers 'top_k;temperature' -s 1
+grep -qF "$inside" "$scratch/rest" || fail "not in the graph: $(grep samplers: "$scratch/rest")"
+first=$text
+run --samplers 'top_k;temperature' -s 1 --no-backend-sampling
+grep -qF "${inside//+/}" "$scratch/rest" || fail "in the graph: $(grep samplers: "$scratch/rest")"
+[ "$first" = "$text" ] || fail "in the graph '$first', outside '$text'"
 chain 'temp -> mirostat-v2' --mirostat 2 -s 1
 chain 'temp -> mirostat' --mirostat 1 -s 1
 chain 'min-p -> adaptive-p' --sampler-seq ma --adaptive-target 0.3 -s 1
