@@ -89,5 +89,6 @@ bool qn__row_needs_draw(const qn_candidates *c)
 
 void qn__draw_pick(qn_draw *draw, qn_candidates *c)
 {
+    qn__draw_forget(draw); /* the last look decides whether the token costs a number */
     qn__dist_row(c, qn__row_needs_draw(c) ? qn__draw_fraction(draw) : 0);
 }

@@ -12,11 +12,11 @@
 /* Candidates looked at: joining compares each with each. */
 #define CANDIDATES_MAX 1024
 
-static void keep_if(qn_candidates *c, size_t *n, size_t i, const uint64_t *weights)
+static void keep(qn_candidates *c, size_t *n, size_t i)
 {
     c->ids[*n] = c->ids[i];
     c->logits[*n] = c->logits[i];
-    c->work[*n] = weights[i];
+    c->work[*n] = c->work[i];
     ++*n;
 }
 
@@ -25,8 +25,8 @@ static void keep_ends(qn_candidates *c, const qn_vocab *vocab)
 {
     size_t n = 0;
     for (size_t i = 0; i < c->size; i++) {
-        if (qn_vocab_is_end(vocab, c->ids[i])) {
-            keep_if(c, &n, i, c->work);
+        if (c->logits[i] > -INFINITY && qn_vocab_is_end(vocab, c->ids[i])) {
+            keep(c, &n, i);
         }
     }
     c->size = n;
@@ -66,10 +66,10 @@ static size_t keep_likely(qn_candidates *c, const qn_vocab *vocab, uint64_t part
     *left = 0;
     for (size_t i = 0; i < c->size; i++) {
         bool end = qn_vocab_is_end(vocab, c->ids[i]);
-        if (end || (c->logits[i] > -INFINITY && c->work[i] * parts >= total)) {
+        if (c->logits[i] > -INFINITY && (end || c->work[i] * parts >= total)) {
             others += !end;
             *left += c->work[i];
-            keep_if(c, &n, i, c->work);
+            keep(c, &n, i);
         }
     }
     c->size = n;
@@ -101,7 +101,7 @@ void qn__infill_row(qn_candidates *c, const qn_vocab *vocab)
         ends += qn_vocab_is_end(vocab, c->ids[i]) ? c->weights[i] : 0;
     }
     c->sorted = c->has_weights = false;
-    if (3 * ends * c->size > total - ends) {
+    if (3 * ends * qn__row_active(c) > total - ends) {
         keep_ends(c, vocab);
         return;
     }

@@ -39,6 +39,36 @@ static qn_sampler *random_temp(qn_test_random *r)
     return qn_sampler_temp(one_of(r, t, 8), &err);
 }
 
+static qn_sampler *random_temp_ext(qn_test_random *r)
+{
+    static const float t[] = {-1.0F, 0.0F, 0.7F, 1.0F, 3.0F}, range[] = {0.0F, 0.4F, 2.0F};
+    static const float exponent[] = {0.0F, 0.5F, 1.0F, 2.0F, -1.0F};
+    return qn_sampler_temp_ext(one_of(r, t, 5), one_of(r, range, 3), one_of(r, exponent, 5), &err);
+}
+
+static qn_sampler *random_typical(qn_test_random *r)
+{
+    static const float p[] = {0.0F, 0.2F, 0.9F, 0.999F, 1.0F};
+    return qn_sampler_typical(one_of(r, p, 5), min_keep(r), &err);
+}
+
+static qn_sampler *random_top_n_sigma(qn_test_random *r)
+{
+    static const float n[] = {0.0F, 0.01F, 1.0F, 2.5F, INFINITY};
+    return qn_sampler_top_n_sigma(one_of(r, n, 5), &err);
+}
+
+static qn_sampler *random_logit_bias(qn_test_random *r)
+{
+    static const float bias[] = {-INFINITY, -3.0F, 0.5F, 4.0F, 1e38F};
+    qn_logit_bias list[6];
+    size_t n = qn_test_bits(r) % 7;
+    for (size_t i = 0; i < n; i++) {
+        list[i] = (qn_logit_bias){(int32_t)(qn_test_bits(r) % 40), one_of(r, bias, 5)};
+    }
+    return qn_sampler_logit_bias(list, n, &err);
+}
+
 static qn_sampler *random_dist(qn_test_random *r)
 {
     return qn_sampler_dist(qn_test_bits(r) % 100000, &err);
@@ -51,12 +81,14 @@ static qn_sampler *random_greedy(qn_test_random *r)
 }
 
 typedef qn_sampler *(*maker)(qn_test_random *r);
-static const maker makers[] = {random_top_k, random_top_p, random_min_p,
-                               random_temp,  random_dist,  random_greedy};
+static const maker makers[] = {
+    random_top_k,   random_top_p,       random_min_p,      random_temp, random_temp_ext,
+    random_typical, random_top_n_sigma, random_logit_bias, random_dist, random_greedy};
+enum { N_MAKERS = sizeof makers / sizeof *makers, FIRST_PICK = N_MAKERS - 2 };
 
 qn_sampler *qn_test_random_sampler(uint32_t which, qn_test_random *r)
 {
-    qn_sampler *s = makers[which % (sizeof makers / sizeof *makers)](r);
+    qn_sampler *s = makers[which % N_MAKERS](r);
     assert_non_null(s);
     return s;
 }
@@ -67,11 +99,11 @@ qn_sampler *qn_test_random_chain(qn_test_random *r)
     assert_non_null(chain);
     uint32_t n = 1 + qn_test_bits(r) % 5;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t which = qn_test_bits(r) % (qn_test_bits(r) % 8 ? 4 : 6);
+        uint32_t which = qn_test_bits(r) % (qn_test_bits(r) % 8 ? FIRST_PICK : N_MAKERS);
         qn_test_ok(qn_sampler_chain_add(chain, qn_test_random_sampler(which, r), &err), err);
     }
     if (qn_test_bits(r) % 8) {
-        uint32_t which = qn_test_bits(r) % 4 ? 4 : 5;
+        uint32_t which = qn_test_bits(r) % 4 ? FIRST_PICK : FIRST_PICK + 1;
         qn_test_ok(qn_sampler_chain_add(chain, qn_test_random_sampler(which, r), &err), err);
     }
     return chain;
