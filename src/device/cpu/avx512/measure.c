@@ -28,8 +28,8 @@
         }                                                                                          \
     }
 
-#define STEP_F32(acc, a, b)                                                                        \
-    _mm512_fmadd_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), acc)
+#define F32_OF(a)                 _mm512_castsi512_ps(a)
+#define STEP_F32(acc, a, b)       _mm512_fmadd_ps(F32_OF(a), F32_OF(b), acc)
 #define STEP_INT8_PAIR(acc, a, b) _mm512_add_epi16(acc, _mm512_maddubs_epi16(a, b))
 /* The sign of the weights moves to the activations under a mask: one instruction more. */
 #define STEP_INT8(acc, a, b)                                                                       \
