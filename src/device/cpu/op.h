@@ -60,7 +60,7 @@ extern const qn_cpu_kernel qn__kernel_rope_table, qn__kernel_rope; /* op_rope.c 
 extern const qn_cpu_kernel qn__kernel_copy, qn__kernel_concat, qn__kernel_get_rows,
     qn__kernel_set_rows; /* op_copy.c */
 extern const qn_cpu_kernel qn__kernel_add_id, qn__kernel_moe_select, qn__kernel_moe_weights,
-    qn__kernel_moe_sum; /* op_moe.c */
+    qn__kernel_moe_sum;                       /* op_moe.c */
 extern const qn_cpu_kernel qn__kernel_sample; /* op_sample.c */
 
 #endif
