@@ -18,6 +18,7 @@ static const qn_sample_stage *const stages[QN_STAGE_COUNT] = {
     [QN_STAGE_TYPICAL] = &qn__stage_typical,
     [QN_STAGE_TOP_N_SIGMA] = &qn__stage_top_n_sigma,
     [QN_STAGE_LOGIT_BIAS] = &qn__stage_logit_bias,
+    [QN_STAGE_XTC] = &qn__stage_xtc,
 };
 
 const qn_sample_table qn__sample_table = {

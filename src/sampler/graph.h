@@ -25,6 +25,7 @@ typedef enum qn_stage_id {
     QN_STAGE_TYPICAL,
     QN_STAGE_TOP_N_SIGMA,
     QN_STAGE_LOGIT_BIAS,
+    QN_STAGE_XTC,
     QN_STAGE_COUNT,
     QN_STAGE_NONE /* a sampler that is off: part of the prefix, nothing to do */
 } qn_stage_id;
@@ -34,7 +35,7 @@ extern const qn_sample_table qn__sample_table;
 /* The stages, each in its sampler's file. */
 extern const qn_sample_stage qn__stage_greedy, qn__stage_dist, qn__stage_top_k, qn__stage_top_p,
     qn__stage_min_p, qn__stage_temp, qn__stage_temp_ext, qn__stage_typical, qn__stage_top_n_sigma,
-    qn__stage_logit_bias;
+    qn__stage_logit_bias, qn__stage_xtc;
 
 /* A sampler's form; the `graph` of its interface. */
 typedef struct qn_sampler_graph {

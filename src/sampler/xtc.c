@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "sampler/sampler.h"
+#include "sampler/graph.h"
 
 #define THRESHOLD_MAX 0.5F /* above it two cannot reach it */
 
@@ -73,6 +73,42 @@ static bool xtc_seed(const void *state, uint32_t *out)
     return true;
 }
 
+/* In a graph, the draw is made when the row's parameters are written. */
+typedef struct xtc_params {
+    size_t min_keep;
+    float threshold;
+    bool acts;
+} xtc_params;
+
+static void xtc_stage(void *params, qn_candidates *c)
+{
+    const xtc_params *p = params;
+    if (p->acts) {
+        qn__xtc_row(c, p->threshold, p->min_keep);
+    }
+}
+
+const qn_sample_stage qn__stage_xtc = {"xtc", xtc_stage};
+
+static size_t write_xtc_params(void *state, int32_t j, void *out)
+{
+    xtc_state *s = state;
+    float drawn = qn__fraction_float(qn__draw_fraction_ahead(&s->draw, (uint32_t)j));
+    *(xtc_params *)out = (xtc_params){
+        .min_keep = s->min_keep, .threshold = s->threshold, .acts = drawn <= s->probability};
+    return sizeof(xtc_params);
+}
+
+static void xtc_begin(void *state)
+{
+    qn__draw_forget(&((xtc_state *)state)->draw);
+}
+
+static const qn_sampler_graph xtc_graph = {.stage = QN_STAGE_XTC,
+                                           .param_bytes = sizeof(xtc_params),
+                                           .params = write_xtc_params,
+                                           .begin = xtc_begin};
+
 static const qn_sampler_interface xtc_fns = {.name = xtc_name,
                                              .accept = xtc_accept,
                                              .apply = xtc_apply,
@@ -80,7 +116,8 @@ static const qn_sampler_interface xtc_fns = {.name = xtc_name,
                                              .clone = qn__plain_clone,
                                              .copy_state = qn__plain_copy,
                                              .free = qn__plain_free,
-                                             .seed = xtc_seed};
+                                             .seed = xtc_seed,
+                                             .graph = &xtc_graph};
 
 qn_sampler *qn_sampler_xtc(float probability, float threshold, size_t min_keep, uint32_t seed,
                            qn_error *err)

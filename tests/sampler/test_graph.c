@@ -71,7 +71,7 @@ static void bench_make(bench *b, size_t n, int32_t n_random, uint64_t seed)
 {
     *b = (bench){.n = n};
     qn_test_random r = {seed};
-    for (uint32_t which = 0; which < 10; which++) {
+    for (uint32_t which = 0; which < QN_TEST_N_SAMPLERS; which++) {
         add_chain(b, qn_test_chain_of(qn_test_random_sampler(which, &r)), &r);
     }
     qn_sampling_options usual = qn_sampling_defaults();

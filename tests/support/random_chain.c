@@ -39,36 +39,6 @@ static qn_sampler *random_temp(qn_test_random *r)
     return qn_sampler_temp(one_of(r, t, 8), &err);
 }
 
-static qn_sampler *random_temp_ext(qn_test_random *r)
-{
-    static const float t[] = {-1.0F, 0.0F, 0.7F, 1.0F, 3.0F}, range[] = {0.0F, 0.4F, 2.0F};
-    static const float exponent[] = {0.0F, 0.5F, 1.0F, 2.0F, -1.0F};
-    return qn_sampler_temp_ext(one_of(r, t, 5), one_of(r, range, 3), one_of(r, exponent, 5), &err);
-}
-
-static qn_sampler *random_typical(qn_test_random *r)
-{
-    static const float p[] = {0.0F, 0.2F, 0.9F, 0.999F, 1.0F};
-    return qn_sampler_typical(one_of(r, p, 5), min_keep(r), &err);
-}
-
-static qn_sampler *random_top_n_sigma(qn_test_random *r)
-{
-    static const float n[] = {0.0F, 0.01F, 1.0F, 2.5F, INFINITY};
-    return qn_sampler_top_n_sigma(one_of(r, n, 5), &err);
-}
-
-static qn_sampler *random_logit_bias(qn_test_random *r)
-{
-    static const float bias[] = {-INFINITY, -3.0F, 0.5F, 4.0F, 1e38F};
-    qn_logit_bias list[6];
-    size_t n = qn_test_bits(r) % 7;
-    for (size_t i = 0; i < n; i++) {
-        list[i] = (qn_logit_bias){(int32_t)(qn_test_bits(r) % 40), one_of(r, bias, 5)};
-    }
-    return qn_sampler_logit_bias(list, n, &err);
-}
-
 static qn_sampler *random_dist(qn_test_random *r)
 {
     return qn_sampler_dist(qn_test_bits(r) % 100000, &err);
@@ -80,15 +50,56 @@ static qn_sampler *random_greedy(qn_test_random *r)
     return qn_sampler_greedy(&err);
 }
 
+static qn_sampler *random_temp_ext(qn_test_random *r)
+{
+    static const float t[] = {-1.0F, 0.0F, 0.5F, 1.0F, 2.0F}, range[] = {0.0F, 0.3F, 1.0F, 5.0F};
+    static const float exponent[] = {0.0F, 0.5F, 1.0F, 2.0F};
+    float middle = one_of(r, t, 5), wide = one_of(r, range, 4);
+    return qn_sampler_temp_ext(middle, wide, one_of(r, exponent, 4), &err);
+}
+
+static qn_sampler *random_typical(qn_test_random *r)
+{
+    static const float p[] = {0.0F, 0.2F, 0.9F, 0.99F, 1.0F};
+    return qn_sampler_typical(one_of(r, p, 5), min_keep(r), &err);
+}
+
+static qn_sampler *random_top_n_sigma(qn_test_random *r)
+{
+    static const float n[] = {0.0F, 0.1F, 1.0F, 3.0F};
+    return qn_sampler_top_n_sigma(one_of(r, n, 4), &err);
+}
+
+static qn_sampler *random_logit_bias(qn_test_random *r)
+{
+    qn_logit_bias biases[40];
+    size_t n = qn_test_bits(r) % 41;
+    for (size_t i = 0; i < n; i++) {
+        biases[i].token = (int32_t)(qn_test_bits(r) % 300);
+        biases[i].bias = qn_test_bits(r) % 4 ? qn_test_normal(r) * 5.0F : -INFINITY;
+    }
+    return qn_sampler_logit_bias(biases, n, &err);
+}
+
+static qn_sampler *random_xtc(qn_test_random *r)
+{
+    static const float p[] = {0.0F, 0.3F, 0.9F, 1.0F}, threshold[] = {0.0F, 0.01F, 0.1F, 0.4F};
+    float probability = one_of(r, p, 4), least = one_of(r, threshold, 4);
+    size_t keep = min_keep(r);
+    return qn_sampler_xtc(probability, least, keep, qn_test_bits(r) % 100000, &err);
+}
+
 typedef qn_sampler *(*maker)(qn_test_random *r);
-static const maker makers[] = {
-    random_top_k,   random_top_p,       random_min_p,      random_temp, random_temp_ext,
-    random_typical, random_top_n_sigma, random_logit_bias, random_dist, random_greedy};
-enum { N_MAKERS = sizeof makers / sizeof *makers, FIRST_PICK = N_MAKERS - 2 };
+static const maker makers[QN_TEST_N_SAMPLERS] = {
+    random_top_k,    random_top_p,   random_min_p,       random_temp,
+    random_temp_ext, random_typical, random_top_n_sigma, random_logit_bias,
+    random_xtc,      random_dist,    random_greedy};
+/* The last two pick. */
+#define N_SHAPING (QN_TEST_N_SAMPLERS - 2)
 
 qn_sampler *qn_test_random_sampler(uint32_t which, qn_test_random *r)
 {
-    qn_sampler *s = makers[which % N_MAKERS](r);
+    qn_sampler *s = makers[which](r);
     assert_non_null(s);
     return s;
 }
@@ -99,11 +110,11 @@ qn_sampler *qn_test_random_chain(qn_test_random *r)
     assert_non_null(chain);
     uint32_t n = 1 + qn_test_bits(r) % 5;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t which = qn_test_bits(r) % (qn_test_bits(r) % 8 ? FIRST_PICK : N_MAKERS);
+        uint32_t which = qn_test_bits(r) % (qn_test_bits(r) % 8 ? N_SHAPING : QN_TEST_N_SAMPLERS);
         qn_test_ok(qn_sampler_chain_add(chain, qn_test_random_sampler(which, r), &err), err);
     }
     if (qn_test_bits(r) % 8) {
-        uint32_t which = qn_test_bits(r) % 4 ? FIRST_PICK : FIRST_PICK + 1;
+        uint32_t which = N_SHAPING + (qn_test_bits(r) % 4 == 0);
         qn_test_ok(qn_sampler_chain_add(chain, qn_test_random_sampler(which, r), &err), err);
     }
     return chain;

@@ -6,7 +6,9 @@
 
 #include <quern/sampler.h>
 
-/* One of the samplers with a form in graphs, by number (wraps around), with random settings. */
+#define QN_TEST_N_SAMPLERS 11
+
+/* One of the samplers with a form in graphs, by number, with random settings. */
 qn_sampler *qn_test_random_sampler(uint32_t which, qn_test_random *r);
 
 /* Up to six of them in any order; most often, but not always, one that picks comes last. */
