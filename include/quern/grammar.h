@@ -58,6 +58,9 @@ QN_API qn_status qn_grammar_parse(const char *text, size_t size, const qn_vocab 
 /* Gives the grammar back; it lives on while it has matchers. */
 QN_API void qn_grammar_free(qn_grammar *grammar);
 
+/* The vocabulary that it was made with, or NULL. */
+QN_API const qn_vocab *qn_grammar_vocab(const qn_grammar *grammar);
+
 /*
  * GBNF text for the JSON values that fit a JSON schema, start rule "root". *text: NUL-terminated,
  * the caller's, given back with qn_grammar_text_free. *warnings (may be NULL) gets what of the

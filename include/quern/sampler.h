@@ -16,6 +16,7 @@
 #define QUERN_SAMPLER_H
 
 #include <quern/base.h>
+#include <quern/grammar.h>
 #include <quern/vocab.h>
 
 #ifdef __cplusplus
@@ -44,6 +45,8 @@ typedef struct qn_candidates {
     bool sorted;       /* by (logit descending, id ascending) */
     bool has_weights;
     uint64_t *work; /* 2 n_max words that any sampler may use inside one apply */
+    const float *row; /* the logits that it was filled from, n_row of them; NULL: not known */
+    size_t n_row;
 } qn_candidates;
 
 /* Room for up to `n_max` candidates (the vocabulary's size). NULL on failure. */
@@ -52,7 +55,8 @@ QN_API void qn_candidates_free(qn_candidates *c);
 
 /*
  * Fills the set with ids 0..n-1 and a copy of their logits (n <= n_max, larger n is cut). NaN
- * becomes -inf, +inf the largest finite float. Nothing is selected.
+ * becomes -inf, +inf the largest finite float. Nothing is selected. `row` keeps the pointer, for
+ * samplers that begin again: the logits must stay while samplers are applied.
  */
 QN_API void qn_candidates_fill(qn_candidates *c, const float *logits, size_t n);
 
@@ -199,6 +203,22 @@ QN_API qn_sampler *qn_sampler_logit_bias(const qn_logit_bias *biases, size_t n, 
  * most. The vocabulary must outlive it.
  */
 QN_API qn_sampler *qn_sampler_infill(const qn_vocab *vocab, qn_error *err);
+
+/* ---- Grammar ---- */
+
+/*
+ * Bans the tokens that the grammar does not allow next; follows the tokens that are generated, not
+ * those of the prompt. A grammar that cannot be followed any more bans everything, and accept tells
+ * why. Shares the grammar, which may be freed. NULL grammar: one that allows everything.
+ */
+QN_API qn_sampler *qn_sampler_grammar(qn_grammar *grammar, qn_error *err);
+
+/*
+ * A chain and a grammar as one sampler, for whole rows as qn_candidates_fill leaves them. The chain
+ * picks freely; only where the grammar refuses the pick, the row is masked and the chain picks once
+ * more, with the same random numbers. Takes `chain`, also on failure; shares the grammar.
+ */
+QN_API qn_sampler *qn_sampler_constrained(qn_sampler *chain, qn_grammar *grammar, qn_error *err);
 
 /* ---- Reasoning budget ---- */
 

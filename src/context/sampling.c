@@ -268,6 +268,7 @@ qn_status qn_context_candidates(qn_context *ctx, int32_t i, qn_row_candidates *o
 static void take_candidates(qn_candidates *c, const qn_attached *a, const qn_row_info *row)
 {
     size_t at = (size_t)row->place * a->n_back;
+    c->row = NULL;
     c->size = (size_t)row->size;
     c->selected = row->selected;
     c->sorted = row->flags & QN_SAMPLE_SORTED;

@@ -63,6 +63,11 @@ void qn_grammar_free(qn_grammar *grammar)
     }
 }
 
+const qn_vocab *qn_grammar_vocab(const qn_grammar *grammar)
+{
+    return grammar->vocab;
+}
+
 qn_status qn_matcher_make(qn_grammar *grammar, qn_matcher **out, qn_error *err)
 {
     qn_matcher *m = qn__calloc(1, sizeof *m);

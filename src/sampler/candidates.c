@@ -64,6 +64,8 @@ void qn_candidates_fill(qn_candidates *c, const float *logits, size_t n)
     c->selected = -1;
     c->total = 0;
     c->sorted = c->has_weights = false;
+    c->row = logits;
+    c->n_row = n;
 }
 
 uint64_t qn__candidate_key(float logit, int32_t id)
