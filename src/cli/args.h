@@ -95,6 +95,7 @@ typedef struct cli_common {
     float adaptive_target, adaptive_decay;
     cli_texts logit_bias;
     bool ignore_eos;
+    const char *grammar, *grammar_file, *json_schema, *json_schema_file;
     /* prompt */
     const char *prompt, *file, *binary_file;
     bool escape;

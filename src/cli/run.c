@@ -36,6 +36,7 @@ typedef struct session {
     const qn_vocab *vocab;
     qn_context *ctx;
     cli_sampling sampling;
+    qn_sampler *chain; /* of the sampler: all of it, or what a grammar constrains */
     qn_sampler *sampler;
     qn_candidates *candidates; /* for --show-probs */
     qn_detokenizer *detokenizer;
@@ -76,7 +77,8 @@ static bool prepare(session *s, const qn_log *log)
     }
     qn_context_options options = cli_context_options(c, log);
     options.device = s->device;
-    s->sampler = cli_sampling_chain(s->args, s->model, log, &s->sampling, &err);
+    s->chain = cli_sampling_chain(s->args, s->model, log, &s->sampling, &err);
+    s->sampler = cli_sampling_constrain(&s->sampling, s->vocab, s->chain, &err);
     bool ok = s->sampler && qn_context_make(s->model, &options, &s->ctx, &err) == QN_OK &&
               qn_detokenizer_make(s->vocab, s->o->special, &s->detokenizer, &err) == QN_OK;
     if (ok && s->o->backend_sampling && s->o->show_probs == 0) {
@@ -331,8 +333,11 @@ static int write_text(session *s, const cli_text *prompt)
 static void print_sampling(const session *s)
 {
     char chain[1024];
-    qn_sampler_describe(s->sampler, chain, sizeof chain);
+    qn_sampler_describe(s->chain, chain, sizeof chain);
     fprintf(stderr, "samplers: %s\n", chain);
+    if (s->sampling.grammar) {
+        fprintf(stderr, "grammar: refused picks are made again\n");
+    }
     if (cli_sampling_draws(&s->sampling)) {
         fprintf(stderr, "seed: %u\n", qn_sampler_seed(s->sampler));
     }

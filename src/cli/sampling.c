@@ -135,6 +135,74 @@ static bool read_order(const cli_args *args, const qn_log *log, cli_sampling *s)
     return status == QN_OK || cli_error("%s", err.message) == 0;
 }
 
+/* The one grammar or schema that is given, as GBNF. */
+static bool read_grammar(const cli_common *c, const qn_log *log, cli_sampling *s)
+{
+    const char *const given[] = {c->grammar, c->grammar_file, c->json_schema, c->json_schema_file};
+    size_t which = 0, n = 0;
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
+        which = given[i] ? i : which;
+        n += given[i] != NULL;
+    }
+    if (n == 0) {
+        return true;
+    }
+    if (n > 1) {
+        cli_error("only one of --grammar, --grammar-file, --json-schema and --json-schema-file can "
+                  "be given");
+        return false;
+    }
+    cli_text text = {0};
+    if (which % 2 == 1) {
+        if (!cli_read_file(given[which], &text)) {
+            return false;
+        }
+    } else {
+        text.size = strlen(given[which]);
+        text.data = malloc(text.size + 1);
+        if (!text.data) {
+            cli_error("out of memory");
+            return false;
+        }
+        memcpy(text.data, given[which], text.size + 1);
+    }
+    s->grammar = text.data;
+    s->grammar_size = text.size;
+    if (which < 2) {
+        return true;
+    }
+    qn_error err = {0};
+    char *warnings = NULL;
+    qn_status status = qn_grammar_from_schema(text.data, text.size, &s->grammar, &warnings, &err);
+    free(text.data);
+    if (status != QN_OK) {
+        cli_error("%s", err.message);
+        return false;
+    }
+    if (warnings && log && log->fn && log->max_level >= QN_LOG_WARN) {
+        log->fn(log->user, QN_LOG_WARN, warnings);
+    }
+    qn_grammar_text_free(warnings);
+    s->grammar_size = strlen(s->grammar);
+    return true;
+}
+
+qn_sampler *cli_sampling_constrain(const cli_sampling *s, const qn_vocab *vocab, qn_sampler *chain,
+                                   qn_error *err)
+{
+    if (!s->grammar || !chain) {
+        return chain;
+    }
+    qn_grammar *grammar = NULL;
+    if (qn_grammar_parse(s->grammar, s->grammar_size, vocab, NULL, &grammar, err) != QN_OK) {
+        qn_sampler_free(chain);
+        return NULL;
+    }
+    qn_sampler *both = qn_sampler_constrained(chain, grammar, err);
+    qn_grammar_free(grammar);
+    return both;
+}
+
 /* Settings that a sampler would refuse, before a model is loaded for nothing. */
 static bool check(const qn_sampling_options *o)
 {
@@ -155,7 +223,7 @@ bool cli_sampling_read(const cli_args *args, const qn_log *log, cli_sampling *ou
     out->options = qn_sampling_defaults();
     take_numbers(c, &out->options);
     return read_biases(&c->logit_bias, out) && read_breakers(c, out) &&
-           read_order(args, log, out) && check(&out->options);
+           read_order(args, log, out) && check(&out->options) && read_grammar(c, log, out);
 }
 
 void cli_sampling_free(cli_sampling *s)
@@ -165,6 +233,7 @@ void cli_sampling_free(cli_sampling *s)
     }
     free((void *)s->breakers);
     free(s->biases);
+    free(s->grammar);
     *s = (cli_sampling){0};
 }
 

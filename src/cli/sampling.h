@@ -13,6 +13,8 @@ typedef struct cli_sampling {
     qn_sampling_options options;
     qn_logit_bias *biases; /* what options points to */
     char **breakers;
+    char *grammar; /* GBNF text, or NULL */
+    size_t grammar_size;
 } cli_sampling;
 
 /* Reads and checks what needs no model. False after a message. cli_sampling_free in any case. */
@@ -23,6 +25,11 @@ void cli_sampling_free(cli_sampling *s);
  * it does. NULL on failure. */
 qn_sampler *cli_sampling_chain(const cli_args *args, const qn_model *model, const qn_log *log,
                                cli_sampling *s, qn_error *err);
+
+/* The chain with the grammar that the flags ask for, which it takes; the chain itself where they
+ * ask for none. NULL on failure; the chain is then freed. */
+qn_sampler *cli_sampling_constrain(const cli_sampling *s, const qn_vocab *vocab, qn_sampler *chain,
+                                   qn_error *err);
 
 /* Whether the settings leave anything to chance. */
 bool cli_sampling_draws(const cli_sampling *s);

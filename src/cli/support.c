@@ -118,8 +118,7 @@ static bool abort_on_interrupt(void *user)
 
 /* ---- Prompts ---- */
 
-/* Reads a whole file or, for "-", standard input. False after a message. */
-static bool read_file(const char *path, cli_text *out)
+bool cli_read_file(const char *path, cli_text *out)
 {
     bool standard = strcmp(path, "-") == 0;
     FILE *file = standard ? stdin : fopen(path, "rb");
@@ -196,7 +195,7 @@ bool cli_read_prompt(const cli_common *common, cli_text *out)
         return false;
     }
     if (common->binary_file) {
-        return read_file(common->binary_file, out);
+        return cli_read_file(common->binary_file, out);
     }
     if (common->prompt) {
         size_t size = strlen(common->prompt);
@@ -212,7 +211,7 @@ bool cli_read_prompt(const cli_common *common, cli_text *out)
             cli_error("no prompt: give one with -p TEXT, -f FILE or on standard input");
             return false;
         }
-        if (!read_file(common->file ? common->file : "-", out)) {
+        if (!cli_read_file(common->file ? common->file : "-", out)) {
             return false;
         }
         if (out->size > 0 && out->data[out->size - 1] == '\n') {

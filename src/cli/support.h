@@ -46,6 +46,9 @@ typedef struct cli_text {
     size_t size;
 } cli_text;
 
+/* Reads a whole file or, for "-", standard input. False after a message. */
+bool cli_read_file(const char *path, cli_text *out);
+
 /* The prompt that -p, -f or -bf give, escapes done; without any of them standard input, if it is no
  * terminal. False after a message. */
 bool cli_read_prompt(const cli_common *common, cli_text *out);

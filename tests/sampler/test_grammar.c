@@ -75,6 +75,7 @@ static qn_sampler *drawing_chain(uint32_t seed)
     return chain;
 }
 
+/* With a grammar that allows all, a constrained chain picks as the chain; with one that refuses the
  * first pick, the text still obeys it, and each token costs one draw. */
 static void test_constrained(void **state)
 {
