@@ -199,6 +199,8 @@ static void read_row(qn_attached *a, qn_row_info *row, const int32_t *result, si
     row->token = a->form.whole ? result[QN_SAMPLE_TOKEN] : QN_TOKEN_NONE;
     row->kept = a->n_back > 0;
     if (row->kept) {
+        /* Never more, unless other settings were copied into the chain since it was attached. */
+        row->size = (size_t)row->size < a->n_back ? row->size : (int32_t)a->n_back;
         const int32_t *arrays = result + QN_SAMPLE_RESULT_HEAD;
         size_t at = (size_t)row->place * a->n_back, bytes = (size_t)row->size * sizeof(int32_t);
         memcpy(a->ids + at, arrays, bytes);

@@ -392,6 +392,22 @@ static void test_refused(void **state)
     qn_context_free(ctx);
 }
 
+/* A copy of other settings into an attached chain stays in the memory of those it was made with. */
+static void test_copied_settings(void **state)
+{
+    (void)state;
+    qn_context *ctx = qn_test_context(model, NULL);
+    qn_sampler *few = qn_test_chain_of(qn_sampler_top_k(8, &err));
+    qn_sampler *many = qn_test_chain_of(qn_sampler_top_k(60, &err));
+    qn_test_ok(qn_context_set_sampler(ctx, 0, few, &err), err);
+    qn_test_ok(qn_sampler_copy(few, many, &err), err);
+    prompt(ctx, 0);
+    assert_int_equal(candidates_of(ctx, -1).count, 8);
+    qn_context_free(ctx);
+    qn_sampler_free(few);
+    qn_sampler_free(many);
+}
+
 /* A chain of samplers that are off, or of one's own only: all of it runs outside. */
 static void test_nothing_inside(void **state)
 {
@@ -428,10 +444,11 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_chains), cmocka_unit_test(test_rows_and_cuts),
-        cmocka_unit_test(test_transaction),   cmocka_unit_test(test_aborted),
-        cmocka_unit_test(test_candidates),    cmocka_unit_test(test_attaching),
-        cmocka_unit_test(test_refused),       cmocka_unit_test(test_nothing_inside),
+        cmocka_unit_test(test_random_chains),   cmocka_unit_test(test_rows_and_cuts),
+        cmocka_unit_test(test_transaction),     cmocka_unit_test(test_aborted),
+        cmocka_unit_test(test_candidates),      cmocka_unit_test(test_attaching),
+        cmocka_unit_test(test_refused),         cmocka_unit_test(test_nothing_inside),
+        cmocka_unit_test(test_copied_settings),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
