@@ -2,6 +2,7 @@
 #include "sampler/row.h"
 
 #include "sampler/sampler.h"
+#include "support/small_vocab.h"
 
 static qn_error err;
 
@@ -235,6 +236,31 @@ static void test_boundaries(void **state)
     }
 }
 
+/* Where the budget ends inside a character, the end is forced behind it. */
+static void test_character_is_finished(void **state)
+{
+    (void)state;
+    enum { BYTE_C3 = 9, A = 4, END = 2 };
+    qn_vocab *vocab = NULL;
+    qn_test_ok(small_vocab_load(small_vocab_writer("spm"), &vocab, &err), err);
+    const int32_t forced = END;
+    const qn_reasoning_options o = {
+        .vocab = vocab, .forced = {&forced, 1}, .budget = 2, .first = QN_REASONING_COUNTING};
+    qn_sampler *s = qn_sampler_reasoning_budget(&o, &err);
+    assert_non_null(s);
+    feed(s, A);
+    feed(s, BYTE_C3);
+    assert_int_equal(qn_sampler_reasoning_state(s), QN_REASONING_WAITING);
+    assert_int_equal(forced_token(s), -1);
+    feed(s, BYTE_C3); /* another first byte: still unfinished */
+    assert_int_equal(qn_sampler_reasoning_state(s), QN_REASONING_WAITING);
+    assert_false(qn_sampler_reasoning_force(s));
+    feed(s, A);
+    assert_int_equal(forced_token(s), END);
+    qn_sampler_free(s);
+    qn_vocab_free(vocab);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -251,9 +277,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recorded_runs),
-        cmocka_unit_test(test_force_clone_and_end),
-        cmocka_unit_test(test_boundaries),
+        cmocka_unit_test(test_recorded_runs), cmocka_unit_test(test_force_clone_and_end),
+        cmocka_unit_test(test_boundaries),    cmocka_unit_test(test_character_is_finished),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
