@@ -8,6 +8,6 @@ for preset in "${@:-asan tsan}"; do
         echo "== $one"
         cmake --preset "$one" >/dev/null
         cmake --build --preset "$one" | tail -n 1
-        ctest --test-dir "build/$one" --output-on-failure -LE slow
+        ctest --test-dir "build/$one" --output-on-failure -LE slow -j "$(nproc)"
     done
 done

@@ -27,6 +27,12 @@ static const uint64_t golden[QN_TEST_TINY_COUNT][N_TYPES] = {
      0xc723893ca31dde8a, 0x95ffdc507c03aa6e},
 };
 
+/* Under the sanitizers each kind of model is made with two of the types, all of them in turn. */
+static bool is_tested(int kind, int t)
+{
+    return !QN_TEST_LIGHT || t % QN_TEST_TINY_COUNT == kind;
+}
+
 static const char *paths[QN_TEST_TINY_COUNT][N_TYPES];
 static int32_t text[4][N_TOKENS]; /* of four sequences; the first one is looked at */
 
@@ -45,6 +51,9 @@ static int make_models(void **state)
     static char names[QN_TEST_TINY_COUNT][N_TYPES][256];
     for (int kind = 0; kind < QN_TEST_TINY_COUNT; kind++) {
         for (int t = 0; t < N_TYPES; t++) {
+            if (!is_tested(kind, t)) {
+                continue;
+            }
             char *name = names[kind][t];
             snprintf(name, sizeof names[0][0], "%s", qn_test_temporary(".gguf"));
             qn_test_tiny_write(name, (qn_test_tiny_kind)kind, types[t], 0);
@@ -65,7 +74,9 @@ static int remove_models(void **state)
     (void)state;
     for (int kind = 0; kind < QN_TEST_TINY_COUNT; kind++) {
         for (int t = 0; t < N_TYPES; t++) {
-            unlink(paths[kind][t]);
+            if (is_tested(kind, t)) {
+                unlink(paths[kind][t]);
+            }
         }
     }
     return 0;
@@ -142,35 +153,30 @@ static void for_each_model(property check)
 {
     for (int kind = 0; kind < QN_TEST_TINY_COUNT; kind++) {
         for (int t = 0; t < N_TYPES; t++) {
-            qn_model *model = load(kind, t);
-            check(model, kind, t);
-            qn_model_free(model);
+            if (is_tested(kind, t)) {
+                qn_model *model = load(kind, t);
+                check(model, kind, t);
+                qn_model_free(model);
+            }
         }
     }
 }
 
-static void instruction_sets_agree(void **state)
+static void instruction_set_does_not_matter(const qn_model *model, int kind, int t)
 {
-    (void)state;
 #ifdef QN_TEST_EMULATED /* the kernels for AVX-512, by emulation: only these, they are slow */
     static const char *const sets[] = {"avx512"};
 #else
     static const char *const sets[] = {"scalar", "avx2", "avx512"};
 #endif
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
-        for (int kind = 0; kind < QN_TEST_TINY_COUNT; kind++) {
-            for (int t = 0; t < N_TYPES; t++) {
-                qn_model *model = load(kind, t);
-                qn_context *ctx = make_context(model, sets[i], 2, 512);
-                if (ctx) {
-                    uint64_t rows[N_TOKENS];
-                    decode(ctx, 0, 0, N_TOKENS, rows);
-                    assert_golden(kind, t, rows, sets[i]);
-                }
-                qn_context_free(ctx);
-                qn_model_free(model);
-            }
+        qn_context *ctx = make_context(model, sets[i], 2, 512);
+        if (ctx) {
+            uint64_t rows[N_TOKENS];
+            decode(ctx, 0, 0, N_TOKENS, rows);
+            assert_golden(kind, t, rows, sets[i]);
         }
+        qn_context_free(ctx);
     }
 }
 
@@ -291,6 +297,7 @@ static void restored_state_does_not_matter(const qn_model *model, int kind, int 
         for_each_model(name);                                                                      \
     }
 
+PROPERTY(instruction_set_does_not_matter)
 PROPERTY(threads_do_not_matter)
 PROPERTY(micro_batches_do_not_matter)
 PROPERTY(neighbours_do_not_matter)
@@ -301,11 +308,11 @@ PROPERTY(restored_state_does_not_matter)
 int main(void)
 {
 #ifdef QN_TEST_EMULATED
-    const struct CMUnitTest emulated[] = {cmocka_unit_test(instruction_sets_agree)};
+    const struct CMUnitTest emulated[] = {cmocka_unit_test(instruction_set_does_not_matter_test)};
     return cmocka_run_group_tests(emulated, make_models, remove_models);
 #endif
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(instruction_sets_agree),
+        cmocka_unit_test(instruction_set_does_not_matter_test),
         cmocka_unit_test(threads_do_not_matter_test),
         cmocka_unit_test(micro_batches_do_not_matter_test),
         cmocka_unit_test(neighbours_do_not_matter_test),

@@ -16,7 +16,6 @@ enum { ROWS = QN_PACK_ROWS, COLS = 8 /* columns that share an opened chunk */ };
 /* Quantization of activations --------------------------------------------------------------------
  */
 
-/* Levels of 32 values; returns their scale. */
 /* Levels for one scale, amax / divisor; returns the sum of the squared errors, in 16 lanes. */
 static float quantize_by(const float *x, float amax, float divisor, int8_t q[32])
 {
@@ -36,6 +35,7 @@ static float quantize_by(const float *x, float amax, float divisor, int8_t q[32]
     return lanes[0];
 }
 
+/* Levels of 32 values; returns their scale. */
 static float quantize_block(const float *x, int8_t q[32])
 {
     uint32_t bits = 0; /* of the largest magnitude; as integers so that a NaN wins */
