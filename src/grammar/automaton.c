@@ -340,6 +340,9 @@ uint32_t qn__automaton_carry(qn_automaton *to, const qn_automaton *from, uint32_
 
 static bool in_ranges(const qn_rules *r, const qn_set *s, uint32_t cp)
 {
+    if (s->count == 0) { /* maybe there are no ranges at all */
+        return false;
+    }
     const qn_range *ranges = r->ranges + s->first;
     uint32_t low = 0, high = s->count; /* the first range that ends at cp or later */
     while (low < high) {
