@@ -125,66 +125,6 @@ static json_t *own(qn_schema *s, json_t *json)
     return json;
 }
 
-/* ---- References ---- */
-
-/* The next segment of a fragment, its escapes decoded, into `out`; false: it is not well written.
- */
-static bool next_segment(const char **at, char *out, size_t room)
-{
-    size_t n = 0;
-    const char *c = *at;
-    for (; *c && *c != '/'; c++) {
-        unsigned value = (uint8_t)*c;
-        if (c[0] == '%' && sscanf(c + 1, "%2x", &value) == 1 && c[1] && c[2]) {
-            c += 2;
-        } else if (c[0] == '~' && (c[1] == '0' || c[1] == '1')) {
-            value = c[1] == '0' ? '~' : '/';
-            c++;
-        }
-        if (n + 1 >= room || value == 0) {
-            return false;
-        }
-        out[n++] = (char)value;
-    }
-    out[n] = '\0';
-    *at = c;
-    return true;
-}
-
-static json_t *member(json_t *json, const char *segment)
-{
-    if (json_is_array(json)) {
-        char *end;
-        unsigned long index = strtoul(segment, &end, 10);
-        return *segment && !*end ? json_array_get(json, index) : NULL;
-    }
-    return json_object_get(json, segment);
-}
-
-/* What a $ref means; NULL after an error. */
-static json_t *resolve(qn_schema *s, json_t *ref, const char *path)
-{
-    const char *text = json_string_value(ref);
-    if (!text || text[0] != '#' || (text[1] != '\0' && text[1] != '/')) {
-        qn__schema_fail(s, path,
-                        "unsupported $ref %.100s, only references into the same document are "
-                        "supported",
-                        text ? text : "that is no string");
-        return NULL;
-    }
-    json_t *json = s->root;
-    for (const char *at = text + 1; *at == '/';) {
-        char segment[256];
-        at++;
-        json = next_segment(&at, segment, sizeof segment) ? member(json, segment) : NULL;
-        if (!json) {
-            qn__schema_fail(s, path, "cannot resolve $ref %.100s, %.80s not found", text, segment);
-            return NULL;
-        }
-    }
-    return json;
-}
-
 /* ---- Parts ---- */
 
 /* A list of alternatives, each a rule. */
@@ -586,7 +526,7 @@ static bool merge_branch(qn_schema *s, merge *m, branch b, const char *path)
 {
     json_t *ref;
     for (int depth = 0; (ref = json_object_get(b.json, "$ref")) != NULL; depth++) {
-        b.json = resolve(s, ref, path);
+        b.json = qn__schema_resolve(s, ref, path);
         if (!b.json || depth > 100) {
             return qn__schema_fail(s, path, "$ref leads in circles");
         }
@@ -683,7 +623,7 @@ static bool write_implied(qn_schema *s, const qn_schema_node *node)
 
 static bool write_reference(qn_schema *s, const qn_schema_node *node, json_t *ref)
 {
-    json_t *target = resolve(s, ref, node->path);
+    json_t *target = qn__schema_resolve(s, ref, node->path);
     if (!target) {
         return false;
     }

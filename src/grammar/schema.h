@@ -62,6 +62,9 @@ const char *qn__schema_path(qn_schema *s, const char *path, const char *key);
 /* The rule of a node, which is queued when it is first asked for. NULL on failure. */
 const char *qn__schema_rule(qn_schema *s, json_t *json, const char *base, const char *path);
 
+/* The node that a $ref at `path` means; NULL after an error. */
+json_t *qn__schema_resolve(qn_schema *s, json_t *ref, const char *path);
+
 /* Writes "NAME ::= " object, and the rules that it needs. `additional`: NULL: none; else the
  * schema of further properties (an empty one: any value). */
 bool qn__schema_object(qn_schema *s, const char *name, const char *path, const qn_property *list,

@@ -211,13 +211,36 @@ static void test_candidates(void **state)
     json_decref(all);
 }
 
+/* Escapes in references, and what must be refused with its place. */
+static void test_references(void **state)
+{
+    (void)state;
+    static const char good[] =
+        "{\"$ref\":\"#/$defs/a~1b%20~0\",\"$defs\":{\"a/b ~\":{\"const\":1}}}";
+    static const char *const bad[] = {"{\"$ref\":\"#/%00\"}", "{\"$ref\":\"#/%4\"}", "{\"$ref\":5}",
+                                      "{\"properties\":{\"p\":{\"$ref\":\"#/x\"}}}"};
+    qn_error err = {0};
+    char *text = NULL;
+    qn_grammar *g = NULL;
+    qn_test_ok(qn_grammar_from_schema(good, strlen(good), &text, NULL, &err), err);
+    qn_test_ok(qn_grammar_parse(text, strlen(text), NULL, NULL, &g, &err), err);
+    qn_grammar_free(g);
+    qn_grammar_text_free(text);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(qn_grammar_from_schema(bad[i], strlen(bad[i]), &text, NULL, &err),
+                         QN_ERR_FORMAT);
+        assert_null(text);
+        assert_non_null(strstr(err.message, "JSON schema error at #"));
+    }
+    assert_non_null(strstr(err.message, "#/properties/p: cannot resolve $ref #/x, x not found"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grammars),
-        cmocka_unit_test(test_candidates),
-        cmocka_unit_test(test_schemas),
-        cmocka_unit_test(test_extensions),
+        cmocka_unit_test(test_grammars),   cmocka_unit_test(test_candidates),
+        cmocka_unit_test(test_schemas),    cmocka_unit_test(test_extensions),
+        cmocka_unit_test(test_references),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
