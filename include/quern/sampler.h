@@ -44,7 +44,7 @@ typedef struct qn_candidates {
     int64_t selected;  /* index of the pick, -1 while there is none */
     bool sorted;       /* by (logit descending, id ascending) */
     bool has_weights;
-    uint64_t *work; /* 2 n_max words that any sampler may use inside one apply */
+    uint64_t *work;   /* 2 n_max words that any sampler may use inside one apply */
     const float *row; /* the logits that it was filled from, n_row of them; NULL: not known */
     size_t n_row;
 } qn_candidates;

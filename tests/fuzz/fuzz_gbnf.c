@@ -3,6 +3,7 @@
 
 #include <quern/grammar.h>
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     qn_grammar *g = NULL;

@@ -33,6 +33,7 @@ static void compare_mask(qn_matcher *m, const qn_vocab *vocab)
     }
 }
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     qn_vocab *vocab = NULL;

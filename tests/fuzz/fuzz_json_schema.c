@@ -5,6 +5,7 @@
 
 #include <quern/grammar.h>
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text = NULL, *warnings = NULL;

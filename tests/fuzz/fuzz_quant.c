@@ -10,6 +10,7 @@
 
 enum { MAX_VALUES = 512 };
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 2) {
