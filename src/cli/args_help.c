@@ -155,28 +155,33 @@ void cli_print_completion(void)
 
 /* ---- The nearest flag ---- */
 
-/* Edits (insert, remove, replace) that turn one word into the other; long ones count as far. */
+/* Edits (insert, remove, replace, swap two neighbours) that turn one word into the other; long ones
+ * count as far. Rows of the table of prefixes: of a's prefixes of i - 2, i - 1 and i letters. */
 static size_t distance(const char *a, const char *b)
 {
-    size_t n = strlen(a), m = strlen(b), row[NAME_ROOM + 1];
+    size_t n = strlen(a), m = strlen(b), rows[3][NAME_ROOM + 1];
     if (n > NAME_ROOM || m > NAME_ROOM) {
         return NAME_ROOM;
     }
     for (size_t j = 0; j <= m; j++) {
-        row[j] = j;
+        rows[0][j] = j;
     }
     for (size_t i = 1; i <= n; i++) {
-        size_t diagonal = row[0];
+        size_t *row = rows[i % 3];
+        const size_t *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
         row[0] = i;
         for (size_t j = 1; j <= m; j++) {
-            size_t best = diagonal + (a[i - 1] != b[j - 1]);
-            best = row[j] + 1 < best ? row[j] + 1 : best;
+            size_t best = above[j - 1] + (a[i - 1] != b[j - 1]);
+            best = above[j] + 1 < best ? above[j] + 1 : best;
             best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-            diagonal = row[j];
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                above2[j - 2] + 1 < best) {
+                best = above2[j - 2] + 1;
+            }
             row[j] = best;
         }
     }
-    return row[m];
+    return rows[n % 3][m];
 }
 
 const char *cli_nearest_flag(const cli_command *command, const char *typed, char *out, size_t room)

@@ -32,6 +32,7 @@ expect 0 '^complete ' "$quern" --completion-bash
 # unknown flags, missing and bad values
 expect 1 '^error: invalid argument: --jsn$' "$quern" gguf --jsn x
 expect 1 '^did you mean --json\?$' "$quern" gguf --jsn x
+expect 1 '^did you mean --temp\?$' "$quern" run --tmep 1
 expect 1 'expected value for argument' "$quern" gguf --log-file
 expect 1 '^error: -lv: "loud" is not a whole number' "$quern" gguf -lv loud x
 expect 1 '^error: -lv: 6 is not between 0 and 5' "$quern" gguf -lv 6 x
