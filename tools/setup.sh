@@ -9,7 +9,7 @@ packages=(gcc cmake ninja-build pkg-config libc6-dev libpcre2-dev libutf8proc-de
 case "$level" in
     build) ;;
     test) packages+=(libcmocka-dev libsimde-dev) ;;
-    ci) packages+=(libcmocka-dev libsimde-dev clang clang-format clang-tidy) ;;
+    ci) packages+=(libcmocka-dev libsimde-dev clang libclang-rt-dev clang-format) ;;
     *) echo "setup.sh: unknown level $level" >&2; exit 1 ;;
 esac
 
