@@ -40,7 +40,9 @@ char *qn__strndup(const char *text, size_t n)
     size_t bytes;
     char *copy = qn__add_size(n, 1, &bytes) ? malloc(bytes) : NULL;
     if (copy) {
-        memcpy(copy, text, n);
+        if (n > 0) { /* an empty text may have no address */
+            memcpy(copy, text, n);
+        }
         copy[n] = '\0';
     }
     return copy;
@@ -161,7 +163,7 @@ char *qn__arena_strndup(qn_arena *arena, const char *text, size_t n)
         return NULL;
     }
     char *copy = qn__arena_alloc(arena, bytes, 1);
-    if (copy) {
+    if (copy && n > 0) {
         memcpy(copy, text, n);
     }
     return copy;

@@ -54,7 +54,8 @@ void *qn__calloc(size_t count, size_t size);
 /* *block grown or shrunk to count * size bytes, checked; false and *block unchanged on failure. */
 bool qn__realloc(void **block, size_t count, size_t size);
 
-/* A copy of `n` bytes with a NUL behind them; NULL without memory. Freed with free(). */
+/* A copy of `n` bytes with a NUL behind them; NULL without memory. Freed with free(). `text` may be
+ * NULL where n is 0. */
 char *qn__strndup(const char *text, size_t n);
 
 /*

@@ -49,6 +49,10 @@ static void arena_and_buffer_grow(void **state)
         memset(p, 0xAA, i * 3);
     }
     assert_string_equal(qn__arena_strndup(&arena, "quern-stone", 5), "quern");
+    assert_string_equal(qn__arena_strndup(&arena, NULL, 0), "");
+    char *empty = qn__strndup(NULL, 0);
+    assert_string_equal(empty, "");
+    free(empty);
     qn__arena_free(&arena);
     qn_buf buf = {0};
     for (int i = 0; i < 1000; i++) {
