@@ -336,6 +336,19 @@ static bool close_group(reader *r)
     return true;
 }
 
+/* Whether the decimal number at `a` is above that at `b`; each ends before something else. */
+static bool is_above(const char *a, const char *b)
+{
+    while (*a == '0') {
+        a++;
+    }
+    while (*b == '0') {
+        b++;
+    }
+    size_t n_a = strspn(a, "0123456789"), n_b = strspn(b, "0123456789");
+    return n_a != n_b ? n_a > n_b : memcmp(a, b, n_a) > 0;
+}
+
 /* {m}, {m,}, {m,n} or {,n}, written over. */
 static bool read_braces(reader *r)
 {
@@ -347,6 +360,9 @@ static bool read_braces(reader *r)
     }
     if (!ok) {
         return stop(r, false, "the pattern has malformed braces");
+    }
+    if (comma && comma > r->at + 1 && comma + 1 < close && is_above(r->at + 1, comma + 1)) {
+        return stop(r, true, "a minimum above the maximum in braces");
     }
     qn__buf_add_text(r->out, comma == r->at + 1 ? "{0" : "{");
     qn__buf_add(r->out, r->at + 1, (size_t)(close - r->at));
