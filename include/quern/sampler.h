@@ -159,7 +159,7 @@ QN_API qn_sampler *qn_sampler_mirostat(int32_t n_vocab, uint32_t seed, float tau
 QN_API qn_sampler *qn_sampler_mirostat_v2(uint32_t seed, float tau, float eta, qn_error *err);
 /* Prefers tokens about as likely as `target` (0 .. 1) in the long run and picks; so it comes last,
  * after one that cuts the unlikely. `decay` (0 .. 0.99) is how slowly the past is forgotten.
- * target < 0: a plain draw. */
+ * target < 0: a plain draw; above 1 it counts as 1, and decay is cut to its range. */
 QN_API qn_sampler *qn_sampler_adaptive_p(float target, float decay, uint32_t seed, qn_error *err);
 
 /*
@@ -343,7 +343,9 @@ typedef struct qn_sampling_options {
     float adaptive_target;   /* -1 */
     float adaptive_decay;    /* 0.9 */
     bool ignore_eos;         /* false; true: ban every token that ends the text */
-    const qn_logit_bias *biases; /* none; read while the chain is made */
+    /* None; read while the chain is made. Refused: a token below 0, or, with a vocabulary, one that
+     * it does not have. */
+    const qn_logit_bias *biases;
     size_t n_biases;
     /* NULL. Needed for DRY with breakers, infill, ignore_eos and mirostat 1; tokens that it wants
      * suppressed are banned. Must outlive a chain with infill. */

@@ -116,7 +116,7 @@ qn_sampler *qn_sampler_adaptive_p(float target, float decay, uint32_t seed, qn_e
     qn_sampler *s = qn__sampler_make(&adaptive_p_fns, sizeof(adaptive_p_state), &state, err);
     if (s) {
         adaptive_p_state *own = state;
-        own->target = target;
+        own->target = target < 1.0F ? target : 1.0F;
         own->decay = decay > 0.0F ? (decay < DECAY_MAX ? decay : DECAY_MAX) : 0.0F;
         own->draw.seed = seed;
         adaptive_p_reset(own);

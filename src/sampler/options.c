@@ -135,6 +135,24 @@ static qn_status add_order(qn_sampler *chain, const qn_sampling_options *o, qn_e
     return qn_sampler_chain_add(chain, last, err);
 }
 
+/* A bias for a token that does not exist is a slip of the pen: nothing would come of it. */
+static qn_status check_biases(const qn_sampling_options *o, qn_error *err)
+{
+    int32_t n_vocab = o->vocab ? qn_vocab_size(o->vocab) : INT32_MAX;
+    for (size_t i = 0; i < o->n_biases; i++) {
+        int32_t token = o->biases[i].token;
+        if (token < 0) {
+            return qn__error(err, QN_ERR_ARGUMENT, "logit bias: %d is not a token id", token);
+        }
+        if (token >= n_vocab) {
+            return qn__error(err, QN_ERR_ARGUMENT,
+                             "logit bias: there is no token %d, the vocabulary has %d tokens",
+                             token, n_vocab);
+        }
+    }
+    return QN_OK;
+}
+
 /* What is wrong whatever the chain. */
 static qn_status check(const qn_sampling_options *o, qn_error *err)
 {
@@ -151,7 +169,7 @@ static qn_status check(const qn_sampling_options *o, qn_error *err)
     qn_sampler *penalties = qn_sampler_penalties(o->penalty_last_n, o->penalty_repeat,
                                                  o->penalty_frequency, o->penalty_presence, err);
     qn_sampler_free(penalties); /* refused even where the order has none */
-    return penalties ? QN_OK : QN_ERR_ARGUMENT;
+    return penalties ? check_biases(o, err) : QN_ERR_ARGUMENT;
 }
 
 qn_sampler *qn_sampler_from_options(const qn_sampling_options *options, qn_error *err)

@@ -26,6 +26,17 @@ done
 refused '^error: --repeat-last-n: -1 is not between 0' --repeat-last-n -1
 refused '^error: --dry-penalty-last-n: -1 is not between 0' --dry-penalty-last-n -1
 refused '^error: --mirostat: 3 is not between 0 and 2' --mirostat 3
+refused '^error: --mirostat: -1 is not between 0 and 2' --mirostat -1
+for flag in temp top-p min-p typical top-nsigma xtc-probability xtc-threshold dynatemp-range dynatemp-exp \
+    dry-multiplier dry-base mirostat-ent mirostat-lr adaptive-target adaptive-decay; do
+    for n in nan inf -inf 1e39 0.5x ''; do refused "^error: --$flag: \"$n\" is not a number" --$flag "$n"; done
+done
+for flag in top-k repeat-last-n dry-allowed-length dry-penalty-last-n mirostat seed; do
+    for n in x 1.5 ''; do refused "^error: --$flag: " --$flag "$n"; done
+done
+refused '^error: --top-k: 2147483648 is not between' --top-k 2147483648
+refused '^error: --dry-allowed-length: -1 is not between 0' --dry-allowed-length -1
+refused '^error: penalties: last_n 1048577 is more than 1048576' --repeat-last-n 1048577
 for bias in 5 +5 5+ 5*2 5+x 5+-1 -5+1 5+nan; do refused '^error: --logit-bias: ' -l "$bias"; done
 refused 'only one of --samplers and --sampler-seq' --samplers top_k --sampler-seq k
 refused 'at most 64 samplers' --sampler-seq "$(printf 'k%.0s' {1..65})"
@@ -95,6 +106,27 @@ run --temp 0 -l "$id-inf" --show-probs 1
 grep -q "\"id\": $id," "$scratch/rest" && fail "token $id is banned and written"
 run --temp 0 -l "$id+100" --show-probs 1
 [ "$(grep -c "\"step\": [0-9]*, \"id\": $id," "$scratch/rest")" = 8 ] || fail "token $id is not wanted: $(cat "$scratch/rest")"
+
+# what only a model can tell
+stops() {
+    local pattern=$1; shift
+    "$quern" run -m "$model" -p x -n 4 "$@" >"$scratch/rest" 2>&1; local code=$?
+    [ $code = 1 ] || fail "$*: exit $code: $(cat "$scratch/rest")"
+    grep -qE -- "$pattern" "$scratch/rest" || fail "$*: no /$pattern/ in: $(cat "$scratch/rest")"
+}
+stops '^error: logit bias: there is no token 49152, the vocabulary has 49152 tokens' -l 49152+1
+stops '^error: logit bias: there is no token 2147483647' -l 5-inf -l 2147483647-inf
+stops '^error: dry: last_n 1048577 is more than 1048576' --dry-penalty-last-n 1048577 --dry-multiplier 1
+# every token banned: by a grammar of which no token is a part
+stops '^error: .*no candidate is left' --grammar 'root ::= [^\x00-\U0010FFFF]'
+stops '^error: .*no candidate is left' --grammar 'root ::= [^\x00-\U0010FFFF]' --show-probs 2
+# an order of nothing is a plain draw
+chain 'dist' --samplers '' -s 1
+chain 'dist' --samplers ';;' -s 1
+# a base below 1 counts for nothing: the default stays
+run -s 5 -n 24 --dry-multiplier 2 --dry-allowed-length 0; first=$text
+run -s 5 -n 24 --dry-multiplier 2 --dry-allowed-length 0 --dry-base 0.5
+[ "$first" = "$text" ] || fail "--dry-base 0.5 gives '$text', not '$first'"
 
 [ $failures = 0 ] && echo "sampling: ok"
 exit $((failures > 0))

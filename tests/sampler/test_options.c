@@ -183,7 +183,209 @@ static void test_refused(void **state)
     assert_null(qn_sampler_mirostat(7, 1, 5, .1F, INT32_MAX, &err));
 }
 
+/* ---- Settings out of range ---- */
+
+enum { ROWS = 24, LADDER = 1000 };
+
+/* Ids that the chain of the options picks, each accepted, from a row whose tail is steep. */
+static void pick_row(const qn_sampling_options *o, int32_t *ids)
+{
+    float row[LADDER];
+    ladder_row(row);
+    qn_sampler *chain = qn_sampler_from_options(o, &err);
+    if (!chain) {
+        fail_msg("%s", err.message);
+    }
+    qn_candidates *c = qn_candidates_make(LADDER, &err);
+    for (int i = 0; i < ROWS; i++) {
+        qn_candidates_fill(c, row, LADDER);
+        qn_sampler_apply(chain, c);
+        assert_true(c->selected >= 0);
+        ids[i] = c->ids[c->selected];
+        qn_test_ok(qn_sampler_accept(chain, ids[i], true, &err), err);
+    }
+    qn_candidates_free(c);
+    qn_sampler_free(chain);
+}
+
+#define AT(field) offsetof(qn_sampling_options, field)
+
+static qn_sampling_options base_options(const char *letters)
+{
+    qn_sampling_options o = qn_sampling_defaults();
+    qn_test_ok(qn_sampler_order_from_letters(letters, NULL, &o.order, &err), err);
+    o.seed = 7;
+    o.temperature = 1.0F;
+    o.dry.n_breakers = 0;
+    return o;
+}
+
+static void set_float(qn_sampling_options *o, size_t at, float value)
+{
+    memcpy((char *)o + at, &value, sizeof value);
+}
+
+static void set_int(qn_sampling_options *o, size_t at, int32_t value)
+{
+    memcpy((char *)o + at, &value, sizeof value);
+}
+
+/* A value out of range stands for the nearest one that means something. */
+static void test_clamped(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t at;
+        const char *letters;
+        float value, like;
+    } reals[] = {
+        {AT(top_p), "p", -1, 0},
+        {AT(top_p), "p", 2, 1},
+        {AT(top_p), "p", INFINITY, 1},
+        {AT(min_p), "m", -1, 0},
+        {AT(min_p), "m", 2, 1},
+        {AT(min_p), "m", INFINITY, 1},
+        {AT(typical_p), "y", -1, 0},
+        {AT(typical_p), "y", 3, 1},
+        {AT(top_n_sigma), "s", -9, 0},
+        {AT(top_n_sigma), "s", INFINITY, 1e9F},
+        {AT(xtc_probability), "x", -1, 0},
+        {AT(xtc_probability), "x", 8, 1},
+        {AT(xtc_threshold), "x", -1, 0},
+        {AT(xtc_threshold), "x", 0.6F, 1},
+        {AT(temperature), "t", -2, 0},
+        {AT(dynatemp_range), "t", -2, 0},
+        {AT(dry.base), "d", 0.5F, -3},
+        {AT(adaptive_target), "ma", -7, -1},
+        {AT(adaptive_target), "ma", 7, 1},
+        {AT(adaptive_decay), "ma", -7, 0},
+        {AT(adaptive_decay), "ma", 7, 0.99F},
+    };
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        qn_sampling_options a = base_options(reals[i].letters);
+        a.xtc_probability = 0.5F;
+        a.dry.multiplier = 1;
+        a.adaptive_target = 0.1F;
+        qn_sampling_options b = a;
+        set_float(&a, reals[i].at, reals[i].value);
+        set_float(&b, reals[i].at, reals[i].like);
+        int32_t got[ROWS], want[ROWS];
+        pick_row(&a, got);
+        pick_row(&b, want);
+        assert_memory_equal(got, want, sizeof got);
+    }
+    static const struct {
+        size_t at;
+        const char *letters;
+        int32_t value, like;
+    } wholes[] = {
+        {AT(top_k), "k", -1, 0},
+        {AT(top_k), "k", INT32_MIN, 0},
+        {AT(top_k), "k", INT32_MAX, LADDER},
+        {AT(penalty_last_n), "e", -1, 0},
+        {AT(penalty_last_n), "e", INT32_MIN, 0},
+        {AT(dry.last_n), "d", -1, 0},
+        {AT(dry.allowed_length), "d", -1, 0},
+    };
+    for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++) {
+        qn_sampling_options a = base_options(wholes[i].letters);
+        a.penalty_presence = 4;
+        a.dry.multiplier = 1;
+        qn_sampling_options b = a;
+        set_int(&a, wholes[i].at, wholes[i].value);
+        set_int(&b, wholes[i].at, wholes[i].like);
+        int32_t got[ROWS], want[ROWS];
+        pick_row(&a, got);
+        pick_row(&b, want);
+        assert_memory_equal(got, want, sizeof got);
+    }
+}
+
+/* What is no number at all, or makes none of the logits, is refused by name. */
+static void test_no_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t at;
+        const char *letters, *message;
+        bool infinite_too;
+    } rows[] = {
+        {AT(top_p), "p", "top-p", false},
+        {AT(min_p), "m", "min-p", false},
+        {AT(typical_p), "y", "typical", false},
+        {AT(top_n_sigma), "s", "top-n-sigma", false},
+        {AT(xtc_probability), "x", "xtc", false},
+        {AT(xtc_threshold), "x", "xtc", false},
+        {AT(temperature), "t", "temperature", true},
+        {AT(dynatemp_range), "t", "temperature", true},
+        {AT(dynatemp_exponent), "t", "temperature", true},
+        {AT(penalty_repeat), "", "penalty_repeat", true},
+        {AT(penalty_frequency), "", "penalty_freq", true},
+        {AT(penalty_presence), "", "penalty_present", true},
+        {AT(dry.multiplier), "d", "dry: multiplier", true},
+        {AT(dry.base), "d", "dry: multiplier", true},
+        {AT(adaptive_target), "a", "adaptive-p", true},
+        {AT(adaptive_decay), "a", "adaptive-p", true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        qn_sampling_options o = base_options(rows[i].letters);
+        set_float(&o, rows[i].at, NAN);
+        refused(&o, rows[i].message);
+        for (int sign = -1; sign <= 1 && rows[i].infinite_too; sign += 2) {
+            set_float(&o, rows[i].at, (float)sign * INFINITY);
+            refused(&o, rows[i].message);
+        }
+    }
+    qn_sampling_options o = base_options("");
+    static const float repeats[] = {0, -1, -0.0F, 1e-45F};
+    for (size_t i = 0; i < sizeof repeats / sizeof *repeats; i++) {
+        o.penalty_repeat = repeats[i];
+        refused(&o, "penalty_repeat must be finite and greater than 0");
+    }
+    o = base_options("");
+    o.mirostat = -1;
+    refused(&o, "mirostat: -1");
+    o.mirostat = 2;
+    o.mirostat_eta = NAN;
+    refused(&o, "mirostat: tau");
+    o = base_options("d");
+    o.penalty_last_n = INT32_MAX;
+    o.penalty_repeat = 2;
+    assert_null(qn_sampler_from_options(&o, &err));
+    o.penalty_last_n = 64;
+    o.dry.multiplier = 1;
+    o.dry.last_n = INT32_MAX;
+    assert_null(qn_sampler_from_options(&o, &err));
+    assert_int_equal(err.code, QN_ERR_LIMIT);
+    assert_non_null(strstr(err.message, "dry: last_n 2147483647"));
+}
+
 /* ---- With a vocabulary ---- */
+
+static void test_unknown_biases(void **state)
+{
+    (void)state;
+    qn_vocab *vocab = load();
+    qn_logit_bias bias = {N_VOCAB, -INFINITY};
+    qn_sampling_options o = qn_sampling_defaults();
+    o.biases = &bias;
+    o.n_biases = 1;
+    qn_sampler_free(qn_sampler_from_options(&o, &err)); /* without a vocabulary nobody knows */
+    o.vocab = vocab;
+    refused(&o, "there is no token 12, the vocabulary has 12 tokens");
+    bias.token = INT32_MAX;
+    refused(&o, "there is no token 2147483647");
+    bias.token = -1;
+    refused(&o, "-1 is not a token id");
+    o.vocab = NULL;
+    refused(&o, "-1 is not a token id");
+    bias.token = N_VOCAB - 1;
+    o.vocab = vocab;
+    qn_sampler *chain = qn_sampler_from_options(&o, &err);
+    assert_non_null(chain);
+    qn_sampler_free(chain);
+    qn_vocab_free(vocab);
+}
 
 /* A set of ids with these probabilities; the rest of the vocabulary is banned. */
 static void fill_ids(qn_candidates *c, const int32_t *ids, const float *p, size_t n)
@@ -286,7 +488,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chain_of_options), cmocka_unit_test(test_orders),
         cmocka_unit_test(test_refused),          cmocka_unit_test(test_infill),
-        cmocka_unit_test(test_dry_breakers),     cmocka_unit_test(test_bans_of_options),
+        cmocka_unit_test(test_clamped),          cmocka_unit_test(test_no_numbers),
+        cmocka_unit_test(test_unknown_biases),   cmocka_unit_test(test_dry_breakers),
+        cmocka_unit_test(test_bans_of_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
