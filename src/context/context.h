@@ -55,12 +55,18 @@ typedef struct qn_compute_cache {
 typedef struct qn_attached {
     qn_sampler *chain; /* the caller's; NULL: none */
     qn_chain_form form;
-    size_t n_back;  /* candidates that a row hands back at most */
-    int32_t n_rows; /* of this sequence in the batch at work, sampled up to now */
-    void *memory;   /* [n_outputs_max_per_seq, n_back] of each: */
+    size_t n_back;    /* candidates that a row hands back at most */
+    int32_t n_rows;   /* of this sequence in the batch at work, noted up to now */
+    int32_t n_filled; /* rows whose programs are written */
+    int32_t n_drafts; /* tokens of the sequence in the batch since its first row, up to now */
+    int32_t last_row; /* the last one noted, as an index in the context's rows */
+    int32_t last;     /* the last one in the micro-batch's programs, counted from 1; 0: none */
+    int32_t n_valid;  /* rows for the text that was accepted; INT32_MAX: no other was */
+    void *memory;     /* [n_outputs_max_per_seq, n_back] of each: */
     int32_t *ids;
     float *logits, *probs;
     uint32_t *weights;
+    int32_t *carries; /* [n_outputs_max_per_seq, QN_SAMPLE_CARRY_WORDS] */
 } qn_attached;
 
 /* What is known of an output row of the last decode. */
@@ -69,7 +75,8 @@ typedef struct qn_row_info {
     bool kept;     /* its candidates are in the memory of its chain */
     bool lost;     /* they were, but that chain is not attached any more */
     int32_t seq;   /* the row's sequence: the first id of its token */
-    int32_t place; /* of its candidates */
+    int32_t place; /* number among the rows of its chain */
+    int32_t next;  /* token of the batch that comes next in its sequence, or QN_TOKEN_NONE */
     int32_t token; /* what the whole chain picked in the graph, or QN_TOKEN_NONE */
     int32_t size, selected, flags;
     uint64_t total;
@@ -129,11 +136,11 @@ void qn__sampling_free(qn_context *ctx);
 qn_status qn__sampling_check(const qn_context *ctx, const qn_batch *batch, qn_error *err);
 /* A batch begins, or was given up. */
 void qn__sampling_begin(qn_context *ctx);
-/* Notes the rows of a micro-batch (in ctx->out_ids, the first is `first_row`) and adds to its shape
- * what their sampling needs. */
-void qn__sampling_shape(qn_context *ctx, const qn_kv_ubatch *ub, int32_t first_row,
-                        qn_shape *shape);
-void qn__sampling_fill(qn_context *ctx, const qn_compute *c, int32_t first_row);
+/* Notes the rows of a micro-batch and adds to its shape what their sampling needs. */
+void qn__sampling_shape(qn_context *ctx, const qn_kv_ubatch *ub, qn_shape *shape);
+/* Writes their programs; the first of the micro-batch's rows is `first_row`. */
+void qn__sampling_fill(qn_context *ctx, const qn_kv_ubatch *ub, const qn_compute *c,
+                       int32_t first_row);
 /* Takes over what came out. */
 void qn__sampling_read(qn_context *ctx, const qn_compute *c, int32_t first_row);
 

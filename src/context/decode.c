@@ -93,7 +93,7 @@ static qn_status run_micro_batch(qn_context *ctx, const qn_kv_ubatch *ub, const 
     for (int32_t g = 0; g < ctx->layout->n_groups; g++) {
         shape.capacity[g] = qn__compute_capacity(ub->n_table[g]);
     }
-    qn__sampling_shape(ctx, ub, first_row, &shape);
+    qn__sampling_shape(ctx, ub, &shape);
     qn_compute *c;
     qn_status status = qn__compute_get(ctx, &shape, &c, err);
     if (status != QN_OK) {
@@ -101,7 +101,7 @@ static qn_status run_micro_batch(qn_context *ctx, const qn_kv_ubatch *ub, const 
     }
     qn__plan_bind(c->plan);
     fill_inputs(ctx, ub, c, embeddings);
-    qn__sampling_fill(ctx, c, first_row);
+    qn__sampling_fill(ctx, ub, c, first_row);
     qn_abort abort = {o->abort, o->abort_user};
     status =
         qn__plan_run(c->plan, ub->n_tokens == 1 ? o->n_threads : o->n_threads_batch, &abort, err);

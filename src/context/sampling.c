@@ -1,7 +1,8 @@
 /*
  * sampling.c: chains attached to sequences. For each output row of such a sequence a program is
  * written (sampler/graph.h), which the graph's SAMPLE node runs on the row's logits; what it leaves
- * is read back here.
+ * is read back here. Tokens of the batch between the rows of a sequence go into the shadows of its
+ * samplers, in order.
  *
  * A row's program is an input of the plan. So a plan depends only on how many rows are sampled and
  * on room: words of the longest program and candidates that come back, rounded up. Attaching,
@@ -71,10 +72,10 @@ static qn_status attached_make(const qn_context *ctx, qn_sampler *chain, qn_atta
     if (a->form.n_prefix > 0 && (!done || ctx->options.keep_candidates)) {
         a->n_back = a->form.n_keep;
     }
-    size_t n, bytes;
-    if (!qn__mul_size(a->n_back, (size_t)ctx->options.n_outputs_max_per_seq, &n) ||
-        !qn__mul_size(n, 4 * sizeof(float), &bytes) ||
-        !(a->memory = qn__calloc(bytes ? bytes : 1, 1))) {
+    size_t n, bytes, n_rows = (size_t)ctx->options.n_outputs_max_per_seq;
+    size_t carry_bytes = n_rows * QN_SAMPLE_CARRY_WORDS * sizeof(int32_t);
+    if (!qn__mul_size(a->n_back, n_rows, &n) || !qn__mul_size(n, 4 * sizeof(float), &bytes) ||
+        !qn__add_size(bytes, carry_bytes, &bytes) || !(a->memory = qn__calloc(bytes, 1))) {
         attached_clear(a);
         return qn__error(err, QN_ERR_MEMORY, "out of memory for %d rows of %zu candidates",
                          ctx->options.n_outputs_max_per_seq, a->n_back);
@@ -83,6 +84,8 @@ static qn_status attached_make(const qn_context *ctx, qn_sampler *chain, qn_atta
     a->logits = (float *)a->memory + n;
     a->probs = (float *)a->memory + 2 * n;
     a->weights = (uint32_t *)a->memory + 3 * n;
+    a->carries = (int32_t *)a->memory + 4 * n;
+    a->n_valid = INT32_MAX;
     return QN_OK;
 }
 
@@ -134,7 +137,8 @@ void qn__sampling_begin(qn_context *ctx)
 {
     for (int32_t i = 0; i < ctx->options.n_seq_max; i++) {
         qn_attached *a = &ctx->attached[i];
-        a->n_rows = 0;
+        a->n_rows = a->n_filled = a->n_drafts = 0;
+        a->n_valid = INT32_MAX;
         if (a->chain) {
             qn__chain_begin(a->chain);
         }
@@ -151,21 +155,48 @@ static int32_t round_up(size_t n, size_t least)
     return (int32_t)size;
 }
 
-void qn__sampling_shape(qn_context *ctx, const qn_kv_ubatch *ub, int32_t first_row, qn_shape *shape)
+/* Token i of the batch comes behind the rows of its sequences: the first one behind a row is what
+ * the row goes on with. */
+static void note_token(qn_context *ctx, int32_t i)
+{
+    const qn_kv_token *t = &ctx->tokens[i];
+    for (int32_t k = 0; k < t->n_seq; k++) {
+        qn_attached *a = &ctx->attached[t->seq[k]];
+        if (a->n_rows > 0) {
+            qn_row_info *row = &ctx->rows[a->last_row];
+            row->next = row->next == QN_TOKEN_NONE ? t->token : row->next;
+            a->n_drafts++;
+        }
+    }
+}
+
+/* The row of token i, if it has one, and what its sampling needs. */
+static void note_row(qn_context *ctx, int32_t i, qn_shape *shape, size_t *words, size_t *n_back)
+{
+    int32_t index = ctx->row_of[i], seq = ctx->tokens[i].seq[0];
+    qn_attached *a = &ctx->attached[seq];
+    if (index < 0) {
+        return;
+    }
+    qn_row_info *row = &ctx->rows[index];
+    *row = (qn_row_info){.seq = seq, .token = QN_TOKEN_NONE, .next = QN_TOKEN_NONE, .selected = -1};
+    if (a->chain && a->form.n_prefix > 0) {
+        row->sampled = true;
+        row->place = a->n_rows++;
+        a->last_row = index;
+        size_t need = qn__chain_program_words(a->chain, &a->form, row->place, (size_t)a->n_drafts);
+        *words = need > *words ? need : *words;
+        *n_back = a->n_back > *n_back ? a->n_back : *n_back;
+        shape->n_sampled++;
+    }
+}
+
+void qn__sampling_shape(qn_context *ctx, const qn_kv_ubatch *ub, qn_shape *shape)
 {
     size_t words = 0, n_back = 0, n_vocab = (size_t)ctx->hparams->n_vocab;
-    for (int32_t i = 0; i < shape->n_outputs; i++) {
-        int32_t seq = ctx->tokens[ub->first + ctx->out_ids[i]].seq[0];
-        qn_attached *a = &ctx->attached[seq];
-        qn_row_info *row = &ctx->rows[first_row + i];
-        *row = (qn_row_info){.seq = seq, .token = QN_TOKEN_NONE, .selected = -1};
-        if (a->chain && a->form.n_prefix > 0) {
-            row->sampled = true;
-            row->place = a->n_rows++;
-            shape->n_sampled++;
-            words = a->form.program_words > words ? a->form.program_words : words;
-            n_back = a->n_back > n_back ? a->n_back : n_back;
-        }
+    for (int32_t i = 0; i < ub->n_tokens; i++) {
+        note_token(ctx, ub->first + i);
+        note_row(ctx, ub->first + i, shape, &words, &n_back);
     }
     if (shape->n_sampled > 0) {
         shape->program_words = round_up(words, PROGRAM_WORDS_MIN);
@@ -174,17 +205,51 @@ void qn__sampling_shape(qn_context *ctx, const qn_kv_ubatch *ub, int32_t first_r
     }
 }
 
-void qn__sampling_fill(qn_context *ctx, const qn_compute *c, int32_t first_row)
+/* Token i of the batch goes into the shadows of its sequences that have had a row. */
+static void feed_token(qn_context *ctx, int32_t i)
 {
-    int32_t *program = c->programs ? c->programs->data : NULL;
-    for (int32_t i = 0; program && i < c->shape.n_outputs; i++) {
-        const qn_row_info *row = &ctx->rows[first_row + i];
-        if (row->sampled) {
-            const qn_attached *a = &ctx->attached[row->seq];
-            program[QN_SAMPLE_COLUMN] = i;
-            program[QN_SAMPLE_N_BACK] = (int32_t)a->n_back;
-            qn__chain_program(a->chain, &a->form, row->place, program);
-            program += c->shape.program_words;
+    const qn_kv_token *t = &ctx->tokens[i];
+    for (int32_t k = 0; t->token >= 0 && k < t->n_seq; k++) {
+        const qn_attached *a = &ctx->attached[t->seq[k]];
+        if (a->n_filled > 0) {
+            qn__chain_draft(a->chain, &a->form, t->token);
+        }
+    }
+}
+
+/* Program number `n` of the micro-batch, of a row whose logits are column `column`. */
+static void write_program(const qn_compute *c, qn_attached *a, const qn_row_info *row,
+                          int32_t column, int32_t n)
+{
+    size_t words = (size_t)c->shape.program_words;
+    int32_t *programs = c->programs->data, *program = programs + (size_t)n * words;
+    const int32_t *carry = NULL;
+    memset(program, 0, QN_SAMPLE_PROGRAM_HEAD * sizeof *program);
+    program[QN_SAMPLE_COLUMN] = column;
+    program[QN_SAMPLE_N_BACK] = (int32_t)a->n_back;
+    if (a->form.carrier && a->last > 0) {
+        program[QN_SAMPLE_PREVIOUS] = a->last;
+        programs[(size_t)(a->last - 1) * words + QN_SAMPLE_NEXT] = n;
+    } else if (row->place > 0) {
+        carry = a->carries + (size_t)(row->place - 1) * QN_SAMPLE_CARRY_WORDS;
+    }
+    qn__chain_program(a->chain, &a->form, row->place, carry, program);
+    a->last = n + 1;
+    a->n_filled++;
+}
+
+void qn__sampling_fill(qn_context *ctx, const qn_kv_ubatch *ub, const qn_compute *c,
+                       int32_t first_row)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < ctx->options.n_seq_max; i++) {
+        ctx->attached[i].last = 0;
+    }
+    for (int32_t i = ub->first; i < ub->first + ub->n_tokens; i++) {
+        feed_token(ctx, i);
+        const qn_row_info *row = ctx->row_of[i] < 0 ? NULL : &ctx->rows[ctx->row_of[i]];
+        if (row && row->sampled) {
+            write_program(c, &ctx->attached[row->seq], row, ctx->row_of[i] - first_row, n++);
         }
     }
 }
@@ -198,6 +263,8 @@ static void read_row(qn_attached *a, qn_row_info *row, const int32_t *result, si
                  (uint32_t)result[QN_SAMPLE_TOTAL_LOW];
     row->token = a->form.whole ? result[QN_SAMPLE_TOKEN] : QN_TOKEN_NONE;
     row->kept = a->n_back > 0;
+    memcpy(a->carries + (size_t)row->place * QN_SAMPLE_CARRY_WORDS, result + QN_SAMPLE_CARRY,
+           QN_SAMPLE_CARRY_WORDS * sizeof *result);
     if (row->kept) {
         /* Never more, unless other settings were copied into the chain since it was attached. */
         row->size = (size_t)row->size < a->n_back ? row->size : (int32_t)a->n_back;
@@ -217,7 +284,9 @@ void qn__sampling_read(qn_context *ctx, const qn_compute *c, int32_t first_row)
     for (int32_t i = 0; result && i < c->shape.n_outputs; i++) {
         qn_row_info *row = &ctx->rows[first_row + i];
         if (row->sampled) {
-            read_row(&ctx->attached[row->seq], row, result, (size_t)c->shape.n_keep);
+            qn_attached *a = &ctx->attached[row->seq];
+            read_row(a, row, result, (size_t)c->shape.n_keep);
+            qn__chain_rows(a->chain, &a->form, a->carries, row->place + 1, 0);
             result += c->sampled->ne[0];
         }
     }
@@ -325,19 +394,32 @@ qn_status qn_context_sample(qn_context *ctx, qn_sampler *sampler, int32_t i, int
         return QN_ERR_NOT_FOUND;
     }
     const qn_row_info *row = &ctx->rows[index];
-    sampler = sampler ? sampler : ctx->attached[row->seq].chain;
+    qn_attached *a = &ctx->attached[row->seq];
+    sampler = sampler ? sampler : a->chain;
     if (!sampler) {
         return qn__error(err, QN_ERR_ARGUMENT,
                          "no sampler is given, and none is attached to sequence %d", row->seq);
     }
-    int32_t picked = row->token;
-    if (picked == QN_TOKEN_NONE) {
-        qn_status status = pick_outside(ctx, sampler, i, row, &picked, err);
-        if (status != QN_OK) {
-            return status;
-        }
+    bool own = row->sampled && sampler == a->chain;
+    if (own && a->form.follows && row->place >= a->n_valid) {
+        return qn__error(err, QN_ERR_NOT_FOUND,
+                         "row %d was sampled for a text that goes on as the batch does, but "
+                         "another token was accepted for the row before it",
+                         i);
     }
-    qn_status status = qn_sampler_accept(sampler, picked, true, err);
+    int32_t picked = row->token;
+    qn_status status = QN_OK;
+    if (picked == QN_TOKEN_NONE) {
+        status = pick_outside(ctx, sampler, i, row, &picked, err);
+    }
+    if (status == QN_OK && own) {
+        qn__chain_rows(a->chain, &a->form, a->carries, a->n_rows, row->place);
+        bool fits = row->next == QN_TOKEN_NONE || row->next == picked;
+        a->n_valid = fits ? INT32_MAX : row->place + 1;
+    }
+    if (status == QN_OK) {
+        status = qn_sampler_accept(sampler, picked, true, err);
+    }
     *token = status == QN_OK ? picked : QN_TOKEN_NONE;
     return status;
 }

@@ -13,6 +13,7 @@
 typedef struct chain_state {
     qn_sampler **members;
     size_t size, capacity;
+    qn_row_queue queue; /* while the chain is attached */
 } chain_state;
 
 static const char *chain_name(const void *state)
@@ -23,8 +24,11 @@ static const char *chain_name(const void *state)
 
 static qn_status chain_accept(void *state, int32_t token, bool generated, qn_error *err)
 {
-    const chain_state *chain = state;
+    chain_state *chain = state;
     qn_status status = QN_OK;
+    if (generated) {
+        qn__row_queue_next(&chain->queue);
+    }
     for (size_t i = 0; i < chain->size; i++) { /* every member hears of it; the first error stays */
         qn_sampler *member = chain->members[i];
         qn_status one = qn_sampler_accept(member, token, generated, status == QN_OK ? err : NULL);
@@ -35,7 +39,8 @@ static qn_status chain_accept(void *state, int32_t token, bool generated, qn_err
 
 static void chain_apply(void *state, qn_candidates *c)
 {
-    const chain_state *chain = state;
+    chain_state *chain = state;
+    chain->queue.n = 0; /* this is what the next token is of */
     for (size_t i = 0; i < chain->size; i++) {
         qn_sampler_apply(chain->members[i], c);
     }
@@ -43,7 +48,8 @@ static void chain_apply(void *state, qn_candidates *c)
 
 static void chain_reset(void *state)
 {
-    const chain_state *chain = state;
+    chain_state *chain = state;
+    chain->queue.n = 0;
     for (size_t i = 0; i < chain->size; i++) {
         qn_sampler_reset(chain->members[i]);
     }
@@ -134,6 +140,11 @@ qn_sampler *qn_sampler_chain(qn_error *err)
         qn__error_memory(err, "sampler chain");
     }
     return s;
+}
+
+qn_row_queue *qn__chain_row_queue(const qn_sampler *chain)
+{
+    return &((chain_state *)chain->state)->queue;
 }
 
 bool qn_sampler_is_chain(const qn_sampler *s)

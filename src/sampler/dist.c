@@ -74,7 +74,7 @@ static void dist_stage(void *params, qn_candidates *c)
     qn__dist_row(c, *(const uint64_t *)params);
 }
 
-const qn_sample_stage qn__stage_dist = {"dist", dist_stage};
+const qn_sample_stage qn__stage_dist = {.name = "dist", .row = dist_stage};
 
 static size_t dist_params(void *state, int32_t j, void *out)
 {

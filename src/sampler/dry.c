@@ -19,8 +19,8 @@
 #define BASE_MIN 1.000001F
 
 /*
- * room: sort keys and spare (capacity words each); then as int32: ring, window (newest first), its
- * Z function, ids, penalties, the breakers' tails. The breakers' entries come last.
+ * room: sort keys and spare (capacity words each); then as int32: ring, drafts, window (newest
+ * first), its Z function, ids, penalties, the breakers' tails. The breakers' entries come last.
  */
 typedef struct dry_state {
     qn_plain_state plain;
@@ -31,7 +31,7 @@ typedef struct dry_state {
     uint64_t room[];
 } dry_state;
 
-enum { RING, WINDOW, MATCH, IDS, VALUES, N_PARTS };
+enum { RING, DRAFTS, WINDOW, MATCH, IDS, VALUES, N_PARTS };
 
 static int32_t *part_of(dry_state *s, int part)
 {
@@ -143,16 +143,16 @@ static float penalty(const dry_state *s, uint32_t length)
 }
 
 /* Tokens that would continue a repetition, and what they lose, as a sparse list. */
-static size_t list_penalties(dry_state *s)
+static size_t list_penalties(dry_state *s, bool with_drafts)
 {
-    const uint32_t n = s->history.count;
+    const uint32_t n = qn__history_count(&s->history, with_drafts);
     int32_t *window = part_of(s, WINDOW), *z = part_of(s, MATCH), *ids = part_of(s, IDS);
     float *values = (float *)part_of(s, VALUES);
     if (n <= s->allowed) {
         return 0;
     }
     for (uint32_t i = 0; i < n; i++) {
-        window[i] = qn__history_back(&s->history, part_of(s, RING), i);
+        window[i] = qn__history_back(&s->history, part_of(s, RING), with_drafts, i);
     }
     uint32_t limit = comparable(s, window, n);
     if (limit < s->allowed) {
@@ -195,7 +195,7 @@ static size_t list_penalties(dry_state *s)
 static void dry_apply(void *state, qn_candidates *c)
 {
     dry_state *s = state;
-    size_t n = list_penalties(s);
+    size_t n = list_penalties(s, false);
     if (n > 0) {
         qn__bias_row(c, part_of(s, IDS), (const float *)part_of(s, VALUES), n);
     }
@@ -203,8 +203,7 @@ static void dry_apply(void *state, qn_candidates *c)
 
 static void dry_reset(void *state)
 {
-    dry_state *s = state;
-    s->history.count = s->history.next = 0;
+    qn__history_clear(&((dry_state *)state)->history);
 }
 
 static const qn_sampler_interface dry_fns = {.name = dry_name,

@@ -19,6 +19,8 @@ static const qn_sample_stage *const stages[QN_STAGE_COUNT] = {
     [QN_STAGE_TOP_N_SIGMA] = &qn__stage_top_n_sigma,
     [QN_STAGE_LOGIT_BIAS] = &qn__stage_logit_bias,
     [QN_STAGE_XTC] = &qn__stage_xtc,
+    [QN_STAGE_PENALTIES] = &qn__stage_penalties,
+    [QN_STAGE_MIROSTAT_V2] = &qn__stage_mirostat_v2,
 };
 
 const qn_sample_table qn__sample_table = {
@@ -29,9 +31,18 @@ static const qn_sampler_graph *form_of(const qn_sampler *s)
     return s->fns->graph;
 }
 
-/* Bytes of a member's parameters, at most. */
-static size_t param_bytes(const qn_sampler *s)
+static bool carries(const qn_sampler *s)
 {
+    qn_stage_id stage = form_of(s)->stage;
+    return stage != QN_STAGE_NONE && stages[stage]->carried;
+}
+
+/* Bytes of a member's parameters for row j, at most. */
+static size_t param_bytes(const qn_sampler *s, int32_t j, size_t n_drafts)
+{
+    if (form_of(s)->room) {
+        return form_of(s)->room(s->state, j, n_drafts);
+    }
     if (form_of(s)->params || !s->state) {
         return form_of(s)->param_bytes;
     }
@@ -43,7 +54,7 @@ static size_t param_words(size_t bytes)
     return qn__align_up(bytes, 8) / sizeof(int32_t);
 }
 
-static void add_member(qn_chain_form *form, const qn_sampler *member)
+static void add_member(qn_chain_form *form, qn_sampler *member)
 {
     const qn_sampler_graph *graph = form_of(member);
     form->n_prefix++;
@@ -52,8 +63,9 @@ static void add_member(qn_chain_form *form, const qn_sampler *member)
     }
     form->picks = form->picks || graph->picks;
     form->draws = graph->draws;
+    form->follows = form->follows || graph->draft;
+    form->carrier = carries(member) ? member : form->carrier;
     form->n_keep = graph->keep ? graph->keep(member->state, form->n_keep) : form->n_keep;
-    form->program_words += 2 + param_words(param_bytes(member));
 }
 
 static void mark(qn_sampler *member, char how)
@@ -75,24 +87,24 @@ qn_status qn__chain_attach(qn_sampler *chain, bool supported, size_t n, qn_chain
     if (chain->attached) {
         return qn__error(err, QN_ERR_ARGUMENT, "the chain is attached to a sequence already");
     }
-    qn_chain_form form = {.n_keep = n, .program_words = QN_SAMPLE_PROGRAM_HEAD};
+    qn_chain_form form = {.n_keep = n};
+    bool works = false; /* there is something to do in the graph */
     for (size_t i = 0; i < size; i++) {
         qn_sampler *member = qn_sampler_chain_get(chain, i);
         if (!form_of(member)) {
             break;
         }
-        if (!supported && form_of(member)->stage != QN_STAGE_NONE) {
+        bool off = form_of(member)->stage == QN_STAGE_NONE;
+        if (!off && (!supported || (form.carrier && carries(member)))) {
             mark(member, '-');
             break;
         }
         mark(member, '+');
         add_member(&form, member);
+        works = works || !off;
     }
+    form.n_prefix = works ? form.n_prefix : 0;
     form.whole = form.n_prefix == size;
-    if (form.program_words == QN_SAMPLE_PROGRAM_HEAD) {
-        form.n_prefix = 0; /* nothing to do in the graph */
-        form.whole = false;
-    }
     chain->attached = true;
     *out = form;
     return QN_OK;
@@ -104,10 +116,12 @@ void qn__chain_detach(qn_sampler *chain)
         qn_sampler_chain_get(chain, i)->shown[0] = '\0';
     }
     chain->attached = false;
+    *qn__chain_row_queue(chain) = (qn_row_queue){0};
 }
 
 void qn__chain_begin(const qn_sampler *chain)
 {
+    *qn__chain_row_queue(chain) = (qn_row_queue){0};
     for (size_t i = 0; i < qn_sampler_chain_size(chain); i++) {
         const qn_sampler *member = qn_sampler_chain_get(chain, i);
         if (form_of(member) && form_of(member)->begin) {
@@ -116,21 +130,45 @@ void qn__chain_begin(const qn_sampler *chain)
     }
 }
 
+void qn__chain_draft(const qn_sampler *chain, const qn_chain_form *form, int32_t token)
+{
+    for (size_t i = 0; form->follows && i < form->n_prefix; i++) {
+        const qn_sampler *member = qn_sampler_chain_get(chain, i);
+        if (form_of(member)->draft) {
+            form_of(member)->draft(member->state, token);
+        }
+    }
+}
+
+size_t qn__chain_program_words(const qn_sampler *chain, const qn_chain_form *form, int32_t j,
+                               size_t n_drafts)
+{
+    size_t words = QN_SAMPLE_PROGRAM_HEAD;
+    for (size_t i = 0; i < form->n_prefix; i++) {
+        const qn_sampler *member = qn_sampler_chain_get(chain, i);
+        if (form_of(member)->stage != QN_STAGE_NONE) {
+            words += 2 + param_words(param_bytes(member, j, n_drafts));
+        }
+    }
+    return words;
+}
+
 /* Parameters of a member; returns their words. */
 static size_t write_params(const qn_sampler *member, int32_t j, int32_t *out)
 {
     const qn_sampler_graph *graph = form_of(member);
-    size_t bytes = param_bytes(member);
+    size_t bytes = 0;
     if (graph->params) {
         bytes = graph->params(member->state, j, out);
-    } else if (bytes > 0) {
+    } else if (member->state) {
+        bytes = ((const qn_plain_state *)member->state)->bytes;
         memcpy(out, member->state, bytes);
     }
     return param_words(bytes);
 }
 
 void qn__chain_program(const qn_sampler *chain, const qn_chain_form *form, int32_t j,
-                       int32_t *program)
+                       const int32_t *carry, int32_t *program)
 {
     int32_t *word = program + QN_SAMPLE_PROGRAM_HEAD, n_stages = 0;
     for (size_t i = 0; i < form->n_prefix; i++) {
@@ -138,6 +176,9 @@ void qn__chain_program(const qn_sampler *chain, const qn_chain_form *form, int32
         qn_stage_id stage = form_of(member)->stage;
         if (stage != QN_STAGE_NONE) {
             size_t words = write_params(member, j, word + 2);
+            if (carry && member == form->carrier) {
+                memcpy(word + 2, carry, QN_SAMPLE_CARRY_WORDS * sizeof *carry);
+            }
             word[0] = (int32_t)stage;
             word[1] = (int32_t)words;
             word += 2 + words;
@@ -145,6 +186,22 @@ void qn__chain_program(const qn_sampler *chain, const qn_chain_form *form, int32
         }
     }
     program[QN_SAMPLE_N_STAGES] = n_stages;
+}
+
+void qn__chain_rows(qn_sampler *chain, const qn_chain_form *form, const int32_t *carries, int32_t n,
+                    int32_t j)
+{
+    if (form->carrier) {
+        *qn__chain_row_queue(chain) = (qn_row_queue){form->carrier, carries, n, j};
+    }
+}
+
+void qn__row_queue_next(qn_row_queue *queue)
+{
+    if (queue->next < queue->n) {
+        const int32_t *carry = queue->carries + (size_t)queue->next++ * QN_SAMPLE_CARRY_WORDS;
+        form_of(queue->member)->take(queue->member->state, carry);
+    }
 }
 
 void qn__chain_apply_rest(const qn_sampler *chain, const qn_chain_form *form, qn_candidates *c)

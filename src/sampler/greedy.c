@@ -35,7 +35,7 @@ static void greedy_apply(void *state, qn_candidates *c)
     qn__greedy_row(c);
 }
 
-const qn_sample_stage qn__stage_greedy = {"greedy", greedy_apply};
+const qn_sample_stage qn__stage_greedy = {.name = "greedy", .row = greedy_apply};
 
 static const qn_sampler_graph greedy_graph = {.stage = QN_STAGE_GREEDY, .picks = true};
 

@@ -39,7 +39,7 @@ static void logit_bias_apply(void *state, qn_candidates *c)
     qn__bias_row(c, &s->room[0].id, &s->room[s->capacity].value, s->n);
 }
 
-const qn_sample_stage qn__stage_logit_bias = {"logit-bias", logit_bias_apply};
+const qn_sample_stage qn__stage_logit_bias = {.name = "logit-bias", .row = logit_bias_apply};
 
 static const qn_sampler_graph logit_bias_graph = {.stage = QN_STAGE_LOGIT_BIAS};
 

@@ -53,7 +53,7 @@ static void min_p_apply(void *state, qn_candidates *c)
     qn__min_p_row(c, s->log_p, s->min_keep);
 }
 
-const qn_sample_stage qn__stage_min_p = {"min-p", min_p_apply};
+const qn_sample_stage qn__stage_min_p = {.name = "min-p", .row = min_p_apply};
 
 static const qn_sampler_graph min_p_graph = {.stage = QN_STAGE_MIN_P};
 

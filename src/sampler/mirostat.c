@@ -6,6 +6,7 @@
 #include "sampler/mirostat.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/fmath.h"
@@ -37,29 +38,99 @@ bool qn__mirostat_init(qn_mirostat *m, uint32_t seed, float tau, float eta, qn_e
 
 void qn__mirostat_reset(qn_mirostat *m)
 {
-    m->mu = qn__finite(2.0F * m->tau);
-    m->token = QN_TOKEN_NONE;
-    m->surprise = 0.0F;
+    m->memory = (qn_mirostat_memory){.mu = qn__finite(2.0F * m->tau), .token = QN_TOKEN_NONE};
+    m->draft = QN_TOKEN_NONE;
     qn__draw_reset(&m->draw);
+}
+
+/* `c` has a pick, or every candidate is banned. */
+static void remember(qn_mirostat_memory *memory, const qn_candidates *c)
+{
+    memory->token = QN_TOKEN_NONE;
+    if (c->selected >= 0) {
+        memory->token = c->ids[c->selected];
+        memory->surprise = qn__surprise(c->logits[0], c->logits[c->selected], qn__row_log_sum(c));
+    }
+}
+
+static void learn(qn_mirostat_memory *memory, float tau, float eta, int32_t token)
+{
+    if (token == memory->token && token != QN_TOKEN_NONE) {
+        memory->mu = qn__finite(memory->mu - eta * (memory->surprise - tau));
+    }
+    memory->token = QN_TOKEN_NONE;
 }
 
 void qn__mirostat_pick(qn_mirostat *m, qn_candidates *c)
 {
     qn__draw_pick(&m->draw, c);
-    m->token = QN_TOKEN_NONE;
-    if (c->selected >= 0) {
-        m->token = c->ids[c->selected];
-        m->surprise = qn__surprise(c->logits[0], c->logits[c->selected], qn__row_log_sum(c));
-    }
+    remember(&m->memory, c);
 }
 
 void qn__mirostat_accept(qn_mirostat *m, int32_t token, bool generated)
 {
-    if (generated && token == m->token && token != QN_TOKEN_NONE) {
-        m->mu = qn__finite(m->mu - m->eta * (m->surprise - m->tau));
+    if (generated) {
+        learn(&m->memory, m->tau, m->eta, token);
     }
-    m->token = generated ? QN_TOKEN_NONE : m->token;
     qn__draw_accept(&m->draw, generated);
+}
+
+size_t qn__mirostat_room(int32_t j)
+{
+    return sizeof(qn_mirostat_params) + ((size_t)j + 1) * sizeof(uint64_t);
+}
+
+size_t qn__mirostat_params_write(qn_mirostat *m, int32_t j, qn_mirostat_params *out)
+{
+    *out = (qn_mirostat_params){
+        .memory = m->memory, .tau = m->tau, .eta = m->eta, .token = m->draft, .n_fractions = j + 1};
+    out->memory.token = QN_TOKEN_NONE; /* nothing is picked yet in this batch */
+    for (int32_t i = 0; i <= j; i++) {
+        out->fractions[i] = qn__draw_fraction_ahead(&m->draw, (uint32_t)i);
+    }
+    qn__draw_forget(&m->draw); /* `take` tells whether one was used */
+    m->draft = QN_TOKEN_NONE;
+    return qn__mirostat_room(j);
+}
+
+void qn__mirostat_begin(qn_mirostat *m)
+{
+    m->draft = QN_TOKEN_NONE;
+    qn__draw_forget(&m->draw);
+}
+
+void qn__mirostat_draft(qn_mirostat *m, int32_t token)
+{
+    m->draft = m->draft == QN_TOKEN_NONE ? token : m->draft;
+}
+
+void qn__mirostat_take(qn_mirostat *m, const int32_t *carry)
+{
+    qn_mirostat_memory row;
+    memcpy(&row, carry, sizeof row);
+    m->memory.token = row.token;
+    m->memory.surprise = row.surprise;
+    qn__draw_forget(&m->draw);
+    if (row.drew) {
+        (void)qn__draw_fraction(&m->draw);
+    }
+}
+
+void qn__mirostat_row_begin(const qn_mirostat_params *p, const int32_t *carry,
+                            qn_mirostat_memory *memory)
+{
+    memcpy(memory, carry, sizeof *memory);
+    learn(memory, p->tau, p->eta, p->token);
+}
+
+void qn__mirostat_row_end(const qn_mirostat_params *p, qn_mirostat_memory *memory, qn_candidates *c,
+                          int32_t *carry)
+{
+    memory->drew = qn__row_needs_draw(c);
+    qn__dist_row(c, memory->drew ? p->fractions[memory->n_drawn] : 0);
+    memory->n_drawn += memory->drew;
+    remember(memory, c);
+    memcpy(carry, memory, sizeof *memory);
 }
 
 void qn__mirostat_row(qn_candidates *c, const float *steps, size_t n_steps, float log_vocab,
@@ -96,7 +167,7 @@ static const char *mirostat_name(const void *state)
 static void mirostat_apply(void *state, qn_candidates *c)
 {
     mirostat_state *s = state;
-    qn__mirostat_row(c, s->steps, s->n_steps, s->log_vocab, s->m.mu);
+    qn__mirostat_row(c, s->steps, s->n_steps, s->log_vocab, s->m.memory.mu);
     qn__mirostat_pick(&s->m, c);
 }
 

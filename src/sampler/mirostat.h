@@ -1,15 +1,23 @@
-/* mirostat.h: what the two mirostats share: the state that learns, and the pick. */
+/* mirostat.h: what the two mirostats share: what they learn, the pick, their form in graphs. */
 #ifndef QUERN_SAMPLER_MIROSTAT_H
 #define QUERN_SAMPLER_MIROSTAT_H
 
-#include "sampler/sampler.h"
+#include "sampler/graph.h"
 
-/* Surprises are in bits. */
+/* What is learned and goes from row to row: the carry of tensor/sample.h. Surprises are in bits. */
+typedef struct qn_mirostat_memory {
+    float mu;         /* most surprising token allowed */
+    int32_t token;    /* the last pick, or QN_TOKEN_NONE */
+    float surprise;   /* of it */
+    uint32_t drew;    /* 1 where it took a random number */
+    uint32_t n_drawn; /* numbers that the rows of the batch took up to here */
+    uint32_t unused;
+} qn_mirostat_memory;
+
 typedef struct qn_mirostat {
     float tau, eta;
-    float mu;       /* most surprising token allowed; learned */
-    int32_t token;  /* what the last apply picked, or QN_TOKEN_NONE */
-    float surprise; /* of it */
+    qn_mirostat_memory memory;
+    int32_t draft; /* the first token of the batch behind the last row, or QN_TOKEN_NONE */
     qn_draw draw;
 } qn_mirostat;
 
@@ -22,5 +30,26 @@ void qn__mirostat_accept(qn_mirostat *m, int32_t token, bool generated);
 
 /* Surprise -log2 p of a candidate of a weighed set. */
 float qn__surprise(float max, float logit, float log_sum);
+
+/* Parameters of output row j: the row before it may have left numbers to it. */
+typedef struct qn_mirostat_params {
+    qn_mirostat_memory memory;
+    float tau, eta;
+    int32_t token; /* accepted for the row before, or QN_TOKEN_NONE */
+    int32_t n_fractions;
+    uint64_t fractions[]; /* j + 1 */
+} qn_mirostat_params;
+
+size_t qn__mirostat_room(int32_t j);
+size_t qn__mirostat_params_write(qn_mirostat *m, int32_t j, qn_mirostat_params *out);
+void qn__mirostat_begin(qn_mirostat *m);
+void qn__mirostat_draft(qn_mirostat *m, int32_t token);
+void qn__mirostat_take(qn_mirostat *m, const int32_t *carry);
+
+/* A row in the graph: learns from the row before, then the set is cut, then picks. */
+void qn__mirostat_row_begin(const qn_mirostat_params *p, const int32_t *carry,
+                            qn_mirostat_memory *memory);
+void qn__mirostat_row_end(const qn_mirostat_params *p, qn_mirostat_memory *memory, qn_candidates *c,
+                          int32_t *carry);
 
 #endif

@@ -30,7 +30,7 @@ static const char *mirostat_v2_name(const void *state)
 static void mirostat_v2_apply(void *state, qn_candidates *c)
 {
     mirostat_v2_state *s = state;
-    qn__mirostat_v2_row(c, s->m.mu);
+    qn__mirostat_v2_row(c, s->m.memory.mu);
     qn__mirostat_pick(&s->m, c);
 }
 
@@ -52,6 +52,53 @@ static bool mirostat_v2_seed(const void *state, uint32_t *out)
     return true;
 }
 
+/* In a graph. */
+static void mirostat_v2_stage(void *params, int32_t *carry, qn_candidates *c)
+{
+    qn_mirostat_memory memory;
+    qn__mirostat_row_begin(params, carry, &memory);
+    qn__mirostat_v2_row(c, memory.mu);
+    qn__mirostat_row_end(params, &memory, c, carry);
+}
+
+const qn_sample_stage qn__stage_mirostat_v2 = {.name = "mirostat-v2", .carried = mirostat_v2_stage};
+
+static size_t mirostat_v2_room(const void *state, int32_t j, size_t n_drafts)
+{
+    (void)state;
+    (void)n_drafts;
+    return qn__mirostat_room(j);
+}
+
+static size_t mirostat_v2_params(void *state, int32_t j, void *out)
+{
+    return qn__mirostat_params_write(&((mirostat_v2_state *)state)->m, j, out);
+}
+
+static void mirostat_v2_begin(void *state)
+{
+    qn__mirostat_begin(&((mirostat_v2_state *)state)->m);
+}
+
+static void mirostat_v2_draft(void *state, int32_t token)
+{
+    qn__mirostat_draft(&((mirostat_v2_state *)state)->m, token);
+}
+
+static void mirostat_v2_take(void *state, const int32_t *carry)
+{
+    qn__mirostat_take(&((mirostat_v2_state *)state)->m, carry);
+}
+
+static const qn_sampler_graph mirostat_v2_graph = {.stage = QN_STAGE_MIROSTAT_V2,
+                                                   .picks = true,
+                                                   .draws = true,
+                                                   .room = mirostat_v2_room,
+                                                   .params = mirostat_v2_params,
+                                                   .begin = mirostat_v2_begin,
+                                                   .draft = mirostat_v2_draft,
+                                                   .take = mirostat_v2_take};
+
 static const qn_sampler_interface mirostat_v2_fns = {.name = mirostat_v2_name,
                                                      .accept = mirostat_v2_accept,
                                                      .apply = mirostat_v2_apply,
@@ -59,7 +106,8 @@ static const qn_sampler_interface mirostat_v2_fns = {.name = mirostat_v2_name,
                                                      .clone = qn__plain_clone,
                                                      .copy_state = qn__plain_copy,
                                                      .free = qn__plain_free,
-                                                     .seed = mirostat_v2_seed};
+                                                     .seed = mirostat_v2_seed,
+                                                     .graph = &mirostat_v2_graph};
 
 qn_sampler *qn_sampler_mirostat_v2(uint32_t seed, float tau, float eta, qn_error *err)
 {

@@ -87,8 +87,38 @@ void qn__history_push(qn_history *h, int32_t *ring, int32_t token)
     h->count += h->count < h->capacity;
 }
 
-int32_t qn__history_back(const qn_history *h, const int32_t *ring, uint32_t i)
+void qn__history_draft(qn_history *h, int32_t *ring, int32_t token)
 {
-    uint32_t back = i + 1;
-    return ring[h->next >= back ? h->next - back : h->next + h->capacity - back];
+    ring[h->capacity + h->draft_next] = token;
+    h->draft_next = h->draft_next + 1 < h->capacity ? h->draft_next + 1 : 0;
+    h->draft_count += h->draft_count < h->capacity;
+}
+
+void qn__history_forget_drafts(qn_history *h)
+{
+    h->draft_count = h->draft_next = 0;
+}
+
+void qn__history_clear(qn_history *h)
+{
+    h->count = h->next = 0;
+    qn__history_forget_drafts(h);
+}
+
+uint32_t qn__history_count(const qn_history *h, bool with_drafts)
+{
+    uint32_t room = h->capacity - h->count, more = with_drafts ? h->draft_count : 0;
+    return h->count + (more < room ? more : room);
+}
+
+int32_t qn__history_back(const qn_history *h, const int32_t *ring, bool with_drafts, uint32_t i)
+{
+    uint32_t n_drafts = with_drafts ? h->draft_count : 0, next = h->next, back = i + 1;
+    if (back <= n_drafts) {
+        ring += h->capacity;
+        next = h->draft_next;
+    } else {
+        back -= n_drafts;
+    }
+    return ring[next >= back ? next - back : next + h->capacity - back];
 }

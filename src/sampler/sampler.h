@@ -133,13 +133,24 @@ bool qn__row_needs_draw(const qn_candidates *c);
 /* Picks by weight; without a draw where only one candidate can be picked. */
 void qn__draw_pick(qn_draw *draw, qn_candidates *c);
 
-/* The last tokens of the text, in a ring of `capacity` > 0. */
+/*
+ * The last tokens of the text, in a ring of `capacity` > 0. Tokens that may follow (drafts) are in
+ * a second one behind it, so that the text is unchanged by them: `ring` has room for 2 capacity.
+ * All zero but the capacity: empty.
+ */
 typedef struct qn_history {
-    uint32_t capacity, count, next;
+    uint32_t capacity;
+    uint32_t count, next;             /* of the text */
+    uint32_t draft_count, draft_next; /* of the drafts */
 } qn_history;
 void qn__history_push(qn_history *h, int32_t *ring, int32_t token);
-/* The i-th token before the newest one, i < count. */
-int32_t qn__history_back(const qn_history *h, const int32_t *ring, uint32_t i);
+void qn__history_draft(qn_history *h, int32_t *ring, int32_t token);
+void qn__history_forget_drafts(qn_history *h);
+void qn__history_clear(qn_history *h);
+/* How many tokens are known, at most the capacity. */
+uint32_t qn__history_count(const qn_history *h, bool with_drafts);
+/* The i-th token before the newest one, i < that count. */
+int32_t qn__history_back(const qn_history *h, const int32_t *ring, bool with_drafts, uint32_t i);
 /* Longest window that a sampler looks back at. */
 #define QN_HISTORY_MAX (1 << 20)
 
@@ -181,6 +192,17 @@ typedef struct qn_plain_state {
 void *qn__plain_clone(const void *state);
 void qn__plain_free(void *state);
 qn_status qn__plain_copy(void *to, const void *from, qn_error *err);
+
+/* Rows of an attached chain that one of its members learns from when their tokens are accepted; see
+ * qn__chain_rows in graph.h. */
+typedef struct qn_row_queue {
+    qn_sampler *member;
+    const int32_t *carries;
+    int32_t n, next; /* rows; the one that the next generated token is of */
+} qn_row_queue;
+qn_row_queue *qn__chain_row_queue(const qn_sampler *chain);
+/* A generated token is accepted: the member gets to know its row. */
+void qn__row_queue_next(qn_row_queue *queue);
 
 /* Whether the state of one can be copied to the other. */
 bool qn__sampler_same_kind(const qn_sampler *a, const qn_sampler *b);

@@ -55,7 +55,7 @@ static void temp_apply(void *state, qn_candidates *c)
     }
 }
 
-const qn_sample_stage qn__stage_temp = {"temp", temp_apply};
+const qn_sample_stage qn__stage_temp = {.name = "temp", .row = temp_apply};
 
 static const qn_sampler_graph temp_graph = {.stage = QN_STAGE_TEMP};
 

@@ -63,7 +63,7 @@ static void temp_ext_apply(void *state, qn_candidates *c)
     }
 }
 
-const qn_sample_stage qn__stage_temp_ext = {"temp-ext", temp_ext_apply};
+const qn_sample_stage qn__stage_temp_ext = {.name = "temp-ext", .row = temp_ext_apply};
 
 static const qn_sampler_graph temp_ext_graph = {.stage = QN_STAGE_TEMP_EXT};
 

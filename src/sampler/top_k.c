@@ -68,7 +68,7 @@ static void top_k_apply(void *state, qn_candidates *c)
     qn__top_k_row(c, ((const top_k_state *)state)->k);
 }
 
-const qn_sample_stage qn__stage_top_k = {"top-k", top_k_apply};
+const qn_sample_stage qn__stage_top_k = {.name = "top-k", .row = top_k_apply};
 
 static size_t top_k_keep(const void *state, size_t n)
 {

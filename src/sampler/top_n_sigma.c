@@ -48,7 +48,7 @@ static void top_n_sigma_apply(void *state, qn_candidates *c)
     qn__top_n_sigma_row(c, ((const top_n_sigma_state *)state)->n);
 }
 
-const qn_sample_stage qn__stage_top_n_sigma = {"top-n-sigma", top_n_sigma_apply};
+const qn_sample_stage qn__stage_top_n_sigma = {.name = "top-n-sigma", .row = top_n_sigma_apply};
 
 static const qn_sampler_graph top_n_sigma_graph = {.stage = QN_STAGE_TOP_N_SIGMA};
 

@@ -96,7 +96,7 @@ static void top_p_apply(void *state, qn_candidates *c)
     qn__top_p_row(c, s->p, s->min_keep);
 }
 
-const qn_sample_stage qn__stage_top_p = {"top-p", top_p_apply};
+const qn_sample_stage qn__stage_top_p = {.name = "top-p", .row = top_p_apply};
 
 static const qn_sampler_graph top_p_graph = {.stage = QN_STAGE_TOP_P};
 

@@ -62,7 +62,7 @@ static void typical_apply(void *state, qn_candidates *c)
     qn__typical_row(c, s->p, s->min_keep);
 }
 
-const qn_sample_stage qn__stage_typical = {"typical", typical_apply};
+const qn_sample_stage qn__stage_typical = {.name = "typical", .row = typical_apply};
 
 static const qn_sampler_graph typical_graph = {.stage = QN_STAGE_TYPICAL};
 

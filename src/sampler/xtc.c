@@ -88,7 +88,7 @@ static void xtc_stage(void *params, qn_candidates *c)
     }
 }
 
-const qn_sample_stage qn__stage_xtc = {"xtc", xtc_stage};
+const qn_sample_stage qn__stage_xtc = {.name = "xtc", .row = xtc_stage};
 
 static size_t write_xtc_params(void *state, int32_t j, void *out)
 {

@@ -316,7 +316,7 @@ typedef struct qn_attend_inputs {
 qn_node *qn__graph_attend(qn_graph *g, qn_node *q, const qn_attend_inputs *in,
                           const qn_attend_params *p);
 
-/* logits [V, T], programs I32 [W, R] (one for each sampled row) -> I32 [8 + 3 n_keep, R]; what the
+/* logits [V, T], programs I32 [W, R] (one for each sampled row) -> I32 [12 + 3 n_keep, R]; what the
  * words mean: tensor/sample.h. 0 <= n_keep <= V. */
 qn_node *qn__graph_sample(qn_graph *g, qn_node *logits, qn_node *programs,
                           const struct qn_sample_table *table, int64_t n_keep);

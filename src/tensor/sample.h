@@ -8,19 +8,34 @@
  * definition is the function that also runs outside of graphs, so both give the same token.
  *
  * A program, I32 words at places that are multiples of 8 bytes:
- *   column of the row in the logits; number of stages; how many candidates are handed back; 0;
+ *   column of the row in the logits; number of stages; how many candidates are handed back; the row
+ *   before it in its sequence, counted from 1, and the row behind it, 0 for none; 0;
  *   then for each stage: its index in the table; words of its parameters, an even number; they.
  * A result, I32 words: the picked token, -1 for none; candidates left; index of the picked one, -1;
- *   flags; low and high word of the sum of weights; 0; 0; then n_keep ids, n_keep logits (F32 bits)
- *   and n_keep weights, of which those handed back are filled in: the first min(left, the
+ *   flags; low and high word of the sum of weights; the carry; then n_keep ids, n_keep logits (F32
+ *   bits) and n_keep weights, of which those handed back are filled in: the first min(left, the
  *   program's number) of each.
+ *
+ * One stage of a program may carry: it learns from what it picks, and the next row of its sequence
+ * begins with what it knows then. Such rows are linked with each other (only they are) and run in
+ * order, the first with the carry that its parameters begin with, any other with the one that the
+ * row before it left. Programs without a stage that carries leave a carry of zeroes.
  */
 #ifndef QUERN_TENSOR_SAMPLE_H
 #define QUERN_TENSOR_SAMPLE_H
 
 #include <quern/sampler.h>
 
-enum { QN_SAMPLE_COLUMN, QN_SAMPLE_N_STAGES, QN_SAMPLE_N_BACK, QN_SAMPLE_PROGRAM_HEAD = 4 };
+enum {
+    QN_SAMPLE_COLUMN,
+    QN_SAMPLE_N_STAGES,
+    QN_SAMPLE_N_BACK,
+    QN_SAMPLE_PREVIOUS, /* counted from 1 */
+    QN_SAMPLE_NEXT,
+    QN_SAMPLE_PROGRAM_HEAD = 6
+};
+
+#define QN_SAMPLE_CARRY_WORDS 6
 
 enum {
     QN_SAMPLE_TOKEN,
@@ -29,16 +44,20 @@ enum {
     QN_SAMPLE_FLAGS,
     QN_SAMPLE_TOTAL_LOW,
     QN_SAMPLE_TOTAL_HIGH,
-    QN_SAMPLE_RESULT_HEAD = 8
+    QN_SAMPLE_CARRY,
+    QN_SAMPLE_RESULT_HEAD = QN_SAMPLE_CARRY + QN_SAMPLE_CARRY_WORDS
 };
 
 enum { QN_SAMPLE_SORTED = 1, QN_SAMPLE_HAS_WEIGHTS = 2 };
 
 /* One kind of sampler: transforms a row of candidates, or picks. The same function as outside of
- * graphs; may use c->work, allocates nothing, depends on nothing but its arguments. */
+ * graphs; may use c->work, allocates nothing, depends on nothing but its arguments. Parameters may
+ * hold addresses of tables that live as long as the chain is attached. */
 typedef struct qn_sample_stage {
     const char *name;
     void (*row)(void *params, qn_candidates *c);
+    /* Instead of `row`, for one that carries; `carry` is aligned to 4. */
+    void (*carried)(void *params, int32_t *carry, qn_candidates *c);
 } qn_sample_stage;
 
 typedef struct qn_sample_table {

@@ -57,7 +57,7 @@ static void add_chain(bench *b, qn_sampler *chain, qn_test_random *r)
     int32_t at = b->n_chains++;
     b->chains[at] = chain;
     qn_test_ok(qn__chain_attach(chain, true, b->n, &b->forms[at], &err), err);
-    size_t words = b->forms[at].program_words;
+    size_t words = qn__chain_program_words(chain, &b->forms[at], 0, 0);
     b->program_words = words > b->program_words ? words : b->program_words;
     int32_t count = 1 + (int32_t)(qn_test_bits(r) % 3);
     for (int32_t j = 0; j < count && b->n_rows < ROWS_MAX; j++) {
@@ -131,7 +131,7 @@ static void write_programs(const bench *b, int32_t *programs, size_t words, size
         int32_t at = b->chain_of[row], *program = programs + (size_t)row * words;
         program[QN_SAMPLE_COLUMN] = b->kind[row];
         program[QN_SAMPLE_N_BACK] = (int32_t)n_keep;
-        qn__chain_program(b->chains[at], &b->forms[at], b->nth[row], program);
+        qn__chain_program(b->chains[at], &b->forms[at], b->nth[row], NULL, program);
     }
 }
 

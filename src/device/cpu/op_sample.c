@@ -1,7 +1,7 @@
 /*
  * op_sample.c: SAMPLE: a task takes one row through its whole program, with the candidates in
  * memory of its own, which stays in the core's cache from stage to stage. Only what the result
- * needs is written.
+ * needs is written. Linked rows are one task, that of the first of them.
  */
 #include <string.h>
 
@@ -55,7 +55,6 @@ static void write_result(int32_t *out, const qn_candidates *c, size_t n_keep, si
         (c->sorted ? QN_SAMPLE_SORTED : 0) | (c->has_weights ? QN_SAMPLE_HAS_WEIGHTS : 0);
     out[QN_SAMPLE_TOTAL_LOW] = (int32_t)(uint32_t)c->total;
     out[QN_SAMPLE_TOTAL_HIGH] = (int32_t)(uint32_t)(c->total >> 32);
-    out[QN_SAMPLE_TOTAL_HIGH + 1] = out[QN_SAMPLE_TOTAL_HIGH + 2] = 0;
     int32_t *arrays = out + QN_SAMPLE_RESULT_HEAD;
     memcpy(arrays, c->ids, n * 4);
     memcpy(arrays + n_keep, c->logits, n * 4);
@@ -64,26 +63,61 @@ static void write_result(int32_t *out, const qn_candidates *c, size_t n_keep, si
     }
 }
 
-static void run_sample(const qn_cpu_step *step, int phase, int64_t task, void *scratch)
+/* previous: the carry of the row before, NULL for none. */
+static void run_stage(const qn_sample_stage *stage, int32_t *params, const int32_t *previous,
+                      int32_t *carry, qn_candidates *c)
 {
-    const qn_node *node = step->node, *logits = node->src[0], *programs = node->src[1];
+    if (stage->carried) {
+        memcpy(carry, previous ? previous : params, QN_SAMPLE_CARRY_WORDS * sizeof *carry);
+        stage->carried(params, carry, c);
+    } else {
+        stage->row(params, c);
+    }
+}
+
+static int32_t *program_of(const qn_node *node, int64_t row)
+{
+    return (int32_t *)node->src[1]->data + row * node->src[1]->ne[0];
+}
+
+static void run_row(const qn_node *node, int64_t row, uint8_t *memory)
+{
+    const qn_node *logits = node->src[0];
     const qn_sample_table *table = node->params.sample.table;
-    int32_t *program = (int32_t *)programs->data + task * programs->ne[0];
+    int32_t *program = program_of(node, row), *results = node->data;
+    int32_t *result = results + row * node->ne[0], *carry = result + QN_SAMPLE_CARRY;
+    const int32_t *previous = NULL;
+    if (program[QN_SAMPLE_PREVIOUS] > 0) {
+        previous = results + (program[QN_SAMPLE_PREVIOUS] - 1) * node->ne[0] + QN_SAMPLE_CARRY;
+    }
     size_t n = (size_t)logits->ne[0];
-    (void)phase;
-    uint8_t *memory = step->scratch_bytes
-                          ? scratch
-                          : (uint8_t *)step->shared + (size_t)task * row_bytes(logits->ne[0]);
     qn_candidates c = place_row(memory, n);
     const qn_row_at at = {program[QN_SAMPLE_COLUMN], 0, 0};
     table->fill(&c, qn__row(logits, at), n);
+    memset(carry, 0, QN_SAMPLE_CARRY_WORDS * sizeof *carry);
     int32_t *word = program + QN_SAMPLE_PROGRAM_HEAD;
     for (int32_t i = 0; i < program[QN_SAMPLE_N_STAGES]; i++) {
-        table->stages[word[0]]->row(word + 2, &c);
+        run_stage(table->stages[word[0]], word + 2, previous, carry, &c);
         word += 2 + word[1];
     }
-    write_result((int32_t *)node->data + task * node->ne[0], &c, (size_t)node->params.sample.n_keep,
-                 (size_t)program[QN_SAMPLE_N_BACK]);
+    write_result(result, &c, (size_t)node->params.sample.n_keep, (size_t)program[QN_SAMPLE_N_BACK]);
+}
+
+static void run_sample(const qn_cpu_step *step, int phase, int64_t task, void *scratch)
+{
+    const qn_node *node = step->node;
+    (void)phase;
+    if (program_of(node, task)[QN_SAMPLE_PREVIOUS] > 0) {
+        return; /* part of another task */
+    }
+    uint8_t *memory = step->scratch_bytes
+                          ? scratch
+                          : (uint8_t *)step->shared + (size_t)task * row_bytes(node->src[0]->ne[0]);
+    int64_t row = task;
+    do {
+        run_row(node, row, memory);
+        row = program_of(node, row)[QN_SAMPLE_NEXT];
+    } while (row > 0);
 }
 
 const qn_cpu_kernel qn__kernel_sample = {
