@@ -7,8 +7,6 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-#define END_OF_POINTS 0x110000U
-
 /* ---- Tables ---- */
 
 static uint64_t mix(uint64_t x)
@@ -45,8 +43,7 @@ static bool table_resize(qn_table *t, size_t slots)
     return true;
 }
 
-/* Room for one more. */
-static bool table_reserve(qn_table *t)
+bool qn__table_reserve(qn_table *t)
 {
     if (t->keys && 2 * (t->count + 1) <= t->mask + 1) {
         return true;
@@ -54,15 +51,14 @@ static bool table_reserve(qn_table *t)
     return table_resize(t, t->keys ? 2 * (t->mask + 1) : 64);
 }
 
-static void table_free(qn_table *t)
+void qn__table_free(qn_table *t)
 {
     free(t->keys);
     free(t->values);
     *t = (qn_table){0};
 }
 
-/* The slot of a key, or the free one where it belongs. */
-static size_t table_slot(const qn_table *t, uint64_t key)
+size_t qn__table_slot(const qn_table *t, uint64_t key)
 {
     size_t slot = mix(key) & t->mask;
     while (t->keys[slot] != 0 && t->keys[slot] != key) {
@@ -71,25 +67,32 @@ static size_t table_slot(const qn_table *t, uint64_t key)
     return slot;
 }
 
+void qn__table_set(qn_table *t, size_t slot, uint64_t key, uint32_t value)
+{
+    t->keys[slot] = key;
+    t->values[slot] = value;
+    t->count++;
+}
+
 /* ---- Bounds ---- */
 
-static bool no_memory(qn_automaton *a)
+bool qn__automaton_no_memory(qn_automaton *a)
 {
     a->status = qn__error_memory(&a->error, "states of a grammar");
     return false;
 }
 
-static bool too_ambiguous(qn_automaton *a)
+bool qn__automaton_too_much(qn_automaton *a)
 {
     a->status = qn__error(&a->error, QN_ERR_LIMIT,
                           "the grammar is too ambiguous to follow: too many ways to read the text");
     return false;
 }
 
-void qn__automaton_begin(qn_automaton *a)
+void qn__automaton_begin(qn_automaton *a, uint64_t work)
 {
     a->status = QN_OK;
-    a->work = 0;
+    a->work = work;
 }
 
 bool qn__automaton_is_large(const qn_automaton *a)
@@ -104,26 +107,24 @@ bool qn__automaton_is_large(const qn_automaton *a)
 static bool node_of(qn_automaton *a, uint32_t at, uint32_t next, uint32_t *node)
 {
     uint64_t key = (uint64_t)at << 32 | next; /* at > 0 */
-    if (!table_reserve(&a->node_table)) {
-        return no_memory(a);
+    if (!qn__table_reserve(&a->node_table)) {
+        return qn__automaton_no_memory(a);
     }
-    size_t slot = table_slot(&a->node_table, key);
+    size_t slot = qn__table_slot(&a->node_table, key);
     if (a->node_table.keys[slot] == key) {
         *node = a->node_table.values[slot];
         return true;
     }
     if (a->n_nodes >= QN_NODES_MAX) {
-        return too_ambiguous(a);
+        return qn__automaton_too_much(a);
     }
     if (!qn__grow(&a->nodes, &a->nodes_room, (size_t)a->n_nodes + 1, sizeof *a->nodes) ||
         !qn__grow(&a->stamps, &a->stamps_room, (size_t)a->n_nodes + 1, sizeof *a->stamps)) {
-        return no_memory(a);
+        return qn__automaton_no_memory(a);
     }
     a->nodes[a->n_nodes] = (qn_node){at, next};
     a->stamps[a->n_nodes] = 0;
-    a->node_table.keys[slot] = key;
-    a->node_table.values[slot] = a->n_nodes;
-    a->node_table.count++;
+    qn__table_set(&a->node_table, slot, key, a->n_nodes);
     *node = a->n_nodes++;
     return true;
 }
@@ -146,7 +147,7 @@ static bool open_node(qn_automaton *a, uint32_t node)
     }
     a->stamps[node] = a->stamp;
     if (!qn__grow(&a->open, &a->open_room, (size_t)a->n_open + 1, sizeof *a->open)) {
-        return no_memory(a);
+        return qn__automaton_no_memory(a);
     }
     a->open[a->n_open++] = node;
     return true;
@@ -165,10 +166,10 @@ static bool open_position(qn_automaton *a, uint32_t at, uint32_t next)
 static bool add_found(qn_automaton *a, uint32_t node)
 {
     if (a->n_found >= QN_STACKS_MAX) {
-        return too_ambiguous(a);
+        return qn__automaton_too_much(a);
     }
     if (!qn__grow(&a->found, &a->found_room, (size_t)a->n_found + 1, sizeof *a->found)) {
-        return no_memory(a);
+        return qn__automaton_no_memory(a);
     }
     a->found[a->n_found++] = node;
     return true;
@@ -199,7 +200,7 @@ static bool expand(qn_automaton *a)
         uint32_t top = a->open[--a->n_open];
         qn_node node = a->nodes[top];
         if (++a->work > QN_STEP_WORK_MAX) {
-            return too_ambiguous(a);
+            return qn__automaton_too_much(a);
         }
         if (top != 0 && a->rules->elements[node.at].kind == QN_ELEMENT_RULE) {
             ok = open_rule(a, node);
@@ -260,8 +261,8 @@ static uint32_t state_of_found(qn_automaton *a)
         return QN_STATE_NONE;
     }
     sort_nodes(a->found, n);
-    if (!table_reserve(&a->state_table)) {
-        no_memory(a);
+    if (!qn__table_reserve(&a->state_table)) {
+        qn__automaton_no_memory(a);
         return QN_STATE_NONE;
     }
     qn_table *t = &a->state_table;
@@ -275,20 +276,18 @@ static uint32_t state_of_found(qn_automaton *a)
         }
     }
     if (a->n_members + n > QN_MEMBERS_MAX) {
-        too_ambiguous(a);
+        qn__automaton_too_much(a);
         return QN_STATE_NONE;
     }
     if (!qn__grow(&a->members, &a->members_room, (size_t)a->n_members + n, sizeof *a->members) ||
         !qn__grow(&a->states, &a->states_room, (size_t)a->n_states + 1, sizeof *a->states)) {
-        no_memory(a);
+        qn__automaton_no_memory(a);
         return QN_STATE_NONE;
     }
     a->states[a->n_states] = describe(a, a->found, n);
     memcpy(a->members + a->n_members, a->found, n * sizeof *a->found);
     a->n_members += n;
-    t->keys[slot] = key;
-    t->values[slot] = a->n_states;
-    t->count++;
+    qn__table_set(t, slot, key, a->n_states);
     return a->n_states++;
 }
 
@@ -321,7 +320,7 @@ uint32_t qn__automaton_carry(qn_automaton *to, const qn_automaton *from, uint32_
         to->n_open = 0;
         for (uint32_t n = from->members[s->first + i]; ok && n != 0; n = from->nodes[n].next) {
             ok = qn__grow(&to->open, &to->open_room, (size_t)to->n_open + 1, sizeof(uint32_t)) ||
-                 no_memory(to);
+                 qn__automaton_no_memory(to);
             if (ok) {
                 to->open[to->n_open++] = from->nodes[n].at;
             }
@@ -370,9 +369,6 @@ static bool fits(const qn_rules *r, const qn_element *e, uint32_t cp)
 
 static uint32_t class_of(const qn_automaton *a, uint32_t cp)
 {
-    if (cp < 128) {
-        return a->ascii[cp];
-    }
     uint32_t low = 0, high = a->n_classes; /* the last class that begins at cp or before */
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
@@ -392,11 +388,11 @@ uint32_t qn__automaton_step(qn_automaton *a, uint32_t state, uint32_t code_point
     }
     uint32_t class = class_of(a, code_point);
     uint64_t key = (uint64_t)state << 32 | class;
-    if (!table_reserve(&a->steps)) {
-        no_memory(a);
+    if (!qn__table_reserve(&a->steps)) {
+        qn__automaton_no_memory(a);
         return QN_STATE_NONE;
     }
-    size_t slot = table_slot(&a->steps, key);
+    size_t slot = qn__table_slot(&a->steps, key);
     if (a->steps.keys[slot] == key) {
         return a->steps.values[slot];
     }
@@ -413,9 +409,7 @@ uint32_t qn__automaton_step(qn_automaton *a, uint32_t state, uint32_t code_point
     }
     uint32_t next = finish(a, ok);
     if (a->status == QN_OK) {
-        a->steps.keys[slot] = key;
-        a->steps.values[slot] = next;
-        a->steps.count++;
+        qn__table_set(&a->steps, slot, key, next);
     }
     return next;
 }
@@ -439,48 +433,6 @@ uint32_t qn__automaton_step_token(qn_automaton *a, uint32_t state, uint32_t toke
     return finish(a, ok);
 }
 
-/* ---- Bytes ---- */
-
-/* The smallest code point that needs this many bytes. */
-static const uint32_t smallest[5] = {0, 0, 0x80, 0x800, 0x10000};
-
-static bool is_surrogate(uint32_t cp)
-{
-    return cp >= 0xD800 && cp <= 0xDFFF;
-}
-
-bool qn__place_step(qn_automaton *a, qn_place *place, uint8_t byte)
-{
-    if (place->missing > 0) {
-        if ((byte & 0xC0) != 0x80) {
-            return false;
-        }
-        place->value = place->value << 6 | (byte & 0x3FU);
-        if (--place->missing > 0) {
-            return true;
-        }
-        uint32_t cp = place->value;
-        if (cp < smallest[place->length] || cp >= END_OF_POINTS || is_surrogate(cp)) {
-            return false;
-        }
-        place->value = 0;
-        place->length = 0;
-        place->state = qn__automaton_step(a, place->state, cp);
-        return place->state != QN_STATE_NONE;
-    }
-    if (byte < 0x80) {
-        place->state = qn__automaton_step(a, place->state, byte);
-        return place->state != QN_STATE_NONE;
-    }
-    if (byte < 0xC2 || byte > 0xF4) {
-        return false;
-    }
-    place->length = byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
-    place->missing = (uint8_t)(place->length - 1);
-    place->value = byte & (0x7FU >> place->length);
-    return true;
-}
-
 /* Whether [low, high] and the ranges of a set meet. */
 static bool ranges_meet(const qn_rules *r, const qn_set *s, uint32_t low, uint32_t high)
 {
@@ -493,39 +445,21 @@ static bool ranges_meet(const qn_rules *r, const qn_set *s, uint32_t low, uint32
     return false;
 }
 
-bool qn__place_can_finish(const qn_automaton *a, const qn_place *place)
+bool qn__automaton_expects(const qn_automaton *a, uint32_t state, uint32_t low, uint32_t high)
 {
-    if (place->missing == 0) {
-        return true;
-    }
-    uint32_t shift = 6U * place->missing;
-    uint32_t low = place->value << shift;
-    uint32_t high = low | ((1U << shift) - 1);
-    low = low < smallest[place->length] ? smallest[place->length] : low;
-    high = high >= END_OF_POINTS ? END_OF_POINTS - 1 : high;
-    high = is_surrogate(high) ? 0xD7FF : high;
-    if (low > high) {
-        return false;
-    }
     const qn_rules *r = a->rules;
-    const qn_state *s = &a->states[place->state];
+    const qn_state *s = &a->states[state];
     for (uint32_t i = s->complete; i < s->count; i++) {
         const qn_element *e = &r->elements[a->nodes[a->members[s->first + i]].at];
         if (e->kind == QN_ELEMENT_CHAR && e->value >= low && e->value <= high) {
             return true;
         }
-        /* a negated set refuses what might become one of its own: careful, not exact */
         if (e->kind == QN_ELEMENT_SET &&
             ranges_meet(r, &r->sets[e->value], low, high) != r->sets[e->value].negated) {
             return true;
         }
     }
     return false;
-}
-
-bool qn__place_is_complete(const qn_automaton *a, const qn_place *place)
-{
-    return place->missing == 0 && a->states[place->state].complete;
 }
 
 /* ---- Making ---- */
@@ -537,7 +471,7 @@ static bool find_classes(qn_automaton *a)
     size_t room = 2 * ((size_t)r->n_elements + r->n_ranges) + 1, n = 0;
     uint32_t *bounds = qn__calloc(room, sizeof *bounds);
     if (!bounds) {
-        return no_memory(a);
+        return qn__automaton_no_memory(a);
     }
     bounds[n++] = 0;
     for (uint32_t i = 0; i < r->n_elements; i++) {
@@ -552,16 +486,12 @@ static bool find_classes(qn_automaton *a)
     }
     qsort(bounds, n, sizeof *bounds, by_number);
     for (size_t i = 0; i < n; i++) {
-        if (bounds[i] < END_OF_POINTS &&
+        if (bounds[i] < QN_POINTS_END &&
             (a->n_classes == 0 || bounds[a->n_classes - 1] != bounds[i])) {
             bounds[a->n_classes++] = bounds[i];
         }
     }
     a->classes = bounds;
-    for (uint32_t cp = 0, class = 0; cp < 128; cp++) {
-        class += class + 1 < a->n_classes && bounds[class + 1] <= cp;
-        a->ascii[cp] = class;
-    }
     return true;
 }
 
@@ -590,7 +520,7 @@ qn_status qn__automaton_make(qn_automaton *a, const qn_rules *rules, qn_error *e
         a->n_nodes = a->n_states = 1;
         ok = find_classes(a) && find_start(a);
     } else {
-        no_memory(a);
+        qn__automaton_no_memory(a);
     }
     if (!ok) {
         qn__error(err, a->status, "%s", a->error.message);
@@ -606,11 +536,11 @@ void qn__automaton_free(qn_automaton *a)
     free(a->classes);
     free(a->nodes);
     free(a->stamps);
-    table_free(&a->node_table);
+    qn__table_free(&a->node_table);
     free(a->states);
     free(a->members);
-    table_free(&a->state_table);
-    table_free(&a->steps);
+    qn__table_free(&a->state_table);
+    qn__table_free(&a->steps);
     free(a->open);
     free(a->found);
     *a = (qn_automaton){0};

@@ -6,7 +6,7 @@
  * (position, node below), and equal nodes are one, so that a set of stacks is a set of node
  * numbers. Node 0 is the empty stack: a sentence is complete. States with equal sets are one, and
  * steps are remembered: (state, class of code points) -> state. A class holds the code points that
- * no part of the grammar tells apart.
+ * no part of the grammar tells apart. Bytes and unfinished characters are the matter of places.h.
  *
  * Everything here is bounded; past a bound `status` holds the error, and steps give QN_STATE_NONE.
  */
@@ -46,7 +46,6 @@ typedef struct qn_automaton {
     const qn_rules *rules;
     uint32_t *classes; /* class i: code points classes[i] .. classes[i + 1] - 1 */
     uint32_t n_classes;
-    uint32_t ascii[128]; /* their classes */
 
     qn_node *nodes;
     uint32_t *stamps; /* by node: the last expansion that saw it */
@@ -65,26 +64,21 @@ typedef struct qn_automaton {
     uint32_t *open, *found; /* of an expansion: nodes to look at; nodes of the new state */
     uint32_t n_open, n_found;
     size_t open_room, found_room;
-    uint64_t work; /* nodes looked at since qn__automaton_begin */
+    uint64_t work; /* nodes that the call has looked at */
 
     qn_status status;
     qn_error error;
 } qn_automaton;
 
-/* A place in a text: a state, and the character that is not finished. */
-typedef struct qn_place {
-    uint32_t state;
-    uint32_t value;  /* its bits so far */
-    uint8_t missing; /* bytes that it lacks; 0: no such character */
-    uint8_t length;  /* bytes that it will have */
-} qn_place;
+/* The end of the code points. */
+#define QN_POINTS_END 0x110000U
 
 /* `rules` must outlive it. */
 qn_status qn__automaton_make(qn_automaton *a, const qn_rules *rules, qn_error *err);
 void qn__automaton_free(qn_automaton *a);
 
-/* Before a call: the error and the count of work are forgotten. */
-void qn__automaton_begin(qn_automaton *a);
+/* Before a call, or its next part: the error is forgotten; so much work was done already. */
+void qn__automaton_begin(qn_automaton *a, uint64_t work);
 /* Whether it holds so much that it should be begun anew. */
 bool qn__automaton_is_large(const qn_automaton *a);
 /* The same state in another automaton of the same rules; QN_STATE_NONE on failure. */
@@ -95,10 +89,20 @@ uint32_t qn__automaton_step_token(qn_automaton *a, uint32_t state, uint32_t toke
 /* All stacks of both. */
 uint32_t qn__automaton_join(qn_automaton *a, uint32_t x, uint32_t y);
 
-/* One byte further. False: not allowed (or past a bound); the place is then worthless. */
-bool qn__place_step(qn_automaton *a, qn_place *place, uint8_t byte);
-/* Whether the unfinished character of a place can become one that is expected. */
-bool qn__place_can_finish(const qn_automaton *a, const qn_place *place);
-bool qn__place_is_complete(const qn_automaton *a, const qn_place *place);
+/* Whether a code point of low .. high may be expected. A negated set that names one of them is
+ * taken to refuse them all: careful, not exact. */
+bool qn__automaton_expects(const qn_automaton *a, uint32_t state, uint32_t low, uint32_t high);
+
+/* ---- Tables ---- */
+
+bool qn__table_reserve(qn_table *t); /* room for one more */
+void qn__table_free(qn_table *t);
+/* The slot of a key, or the free one where it belongs. */
+size_t qn__table_slot(const qn_table *t, uint64_t key);
+void qn__table_set(qn_table *t, size_t slot, uint64_t key, uint32_t value); /* of a free slot */
+
+/* Put the error into the automaton's status; false. */
+bool qn__automaton_no_memory(qn_automaton *a);
+bool qn__automaton_too_much(qn_automaton *a);
 
 #endif

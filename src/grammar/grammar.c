@@ -14,10 +14,33 @@ static void destroy(qn_grammar *g)
 {
     qn__masks_free(&g->masks);
     qn__triggers_free(g->triggers);
-    qn__automaton_free(&g->automaton);
+    qn__places_free(&g->places);
     qn__rules_free(&g->rules);
+    pthread_cond_destroy(&g->idle);
     pthread_mutex_destroy(&g->lock);
     free(g);
+}
+
+static qn_grammar *begin(const qn_vocab *vocab, qn_error *err)
+{
+    qn_grammar *g = qn__calloc(1, sizeof *g);
+    if (!g || pthread_mutex_init(&g->lock, NULL) != 0) {
+        free(g);
+        qn__error_memory(err, "grammar");
+        return NULL;
+    }
+    if (pthread_cond_init(&g->idle, NULL) != 0) {
+        pthread_mutex_destroy(&g->lock);
+        free(g);
+        qn__error_memory(err, "grammar");
+        return NULL;
+    }
+    g->users = 1;
+    g->vocab = vocab;
+    if (vocab) {
+        qn__masks_prepare(&g->masks, vocab);
+    }
+    return g;
 }
 
 qn_status qn_grammar_parse(const char *text, size_t size, const qn_vocab *vocab,
@@ -28,16 +51,17 @@ qn_status qn_grammar_parse(const char *text, size_t size, const qn_vocab *vocab,
     if (o.lazy && o.n_triggers == 0) {
         return qn__error(err, QN_ERR_ARGUMENT, "no triggers set for lazy grammar!");
     }
-    qn_grammar *g = qn__calloc(1, sizeof *g);
-    if (!g || pthread_mutex_init(&g->lock, NULL) != 0) {
-        free(g);
-        return qn__error_memory(err, "grammar");
+    qn_grammar *g = begin(vocab, err);
+    if (!g) {
+        return QN_ERR_MEMORY;
     }
-    g->users = 1;
-    g->vocab = vocab;
     qn_status status = qn__rules_parse(&g->rules, text, size, o.root ? o.root : "root", vocab, err);
     if (status == QN_OK) {
-        status = qn__automaton_make(&g->automaton, &g->rules, err);
+        status = qn__places_make(&g->places, &g->rules, err);
+    }
+    if (status == QN_OK && vocab) {
+        g->pieces = qn__vocab_pieces(vocab, err);
+        status = g->pieces ? QN_OK : QN_ERR_MEMORY;
     }
     if (status == QN_OK && o.lazy) {
         status = qn__triggers_make(o.triggers, o.n_triggers, &g->triggers, err);
@@ -71,8 +95,11 @@ const qn_vocab *qn_grammar_vocab(const qn_grammar *grammar)
 qn_status qn_matcher_make(qn_grammar *grammar, qn_matcher **out, qn_error *err)
 {
     qn_matcher *m = qn__calloc(1, sizeof *m);
+    size_t depth = grammar->pieces ? grammar->pieces->longest : 0;
     *out = m;
-    if (!m) {
+    if (!m || !(m->walk = qn__calloc(depth + 1, sizeof *m->walk))) {
+        free(m);
+        *out = NULL;
         return qn__error_memory(err, "matcher of a grammar");
     }
     m->grammar = grammar;
@@ -84,7 +111,7 @@ qn_status qn_matcher_make(qn_grammar *grammar, qn_matcher **out, qn_error *err)
         m->next->link = &m->next;
     }
     grammar->matchers = m;
-    m->place.state = grammar->automaton.start;
+    m->place = grammar->places.start;
     pthread_mutex_unlock(&grammar->lock);
     m->waiting = grammar->triggers != NULL;
     return QN_OK;
@@ -104,6 +131,7 @@ void qn_matcher_free(qn_matcher *m)
     pthread_mutex_unlock(&g->lock);
     qn__buf_free(&m->seen);
     free(m->tokens);
+    free(m->walk);
     free(m);
     qn_grammar_free(g);
 }
@@ -151,7 +179,7 @@ qn_status qn_matcher_clone(const qn_matcher *m, qn_matcher **out, qn_error *err)
 void qn_matcher_reset(qn_matcher *m)
 {
     pthread_mutex_lock(&m->grammar->lock);
-    m->place = (qn_place){.state = m->grammar->automaton.start};
+    m->place = m->grammar->places.start;
     pthread_mutex_unlock(&m->grammar->lock);
     m->waiting = m->grammar->triggers != NULL;
     m->seen.size = 0;

@@ -6,7 +6,7 @@
 #ifndef QUERN_GRAMMAR_INTERNAL_H
 #define QUERN_GRAMMAR_INTERNAL_H
 
-#include "grammar/automaton.h"
+#include "grammar/places.h"
 
 #include <pthread.h>
 
@@ -29,33 +29,36 @@ qn_status qn__triggers_search(const qn_triggers *t, const char *text, size_t siz
 enum { QN_MASKS_KEPT = 256, QN_MASK_BYTES_MAX = 16 << 20 };
 
 typedef struct qn_mask {
-    qn_place place;
+    uint32_t place;
     uint32_t *bits; /* NULL: free */
-    uint64_t used;  /* when last */
+    uint64_t used;  /* when last; 0: holds nothing */
 } qn_mask;
 
 typedef struct qn_masks {
-    const qn_pieces *pieces; /* NULL until a mask is asked for */
-    qn_place *walk;          /* by depth: the place after that many bytes of the piece */
     qn_mask kept[QN_MASKS_KEPT];
     size_t n_kept; /* how many are kept at most, with this vocabulary */
     size_t n_words;
     uint64_t clock;
 } qn_masks;
 
-/* The mask of a place, valid until the next call; NULL on failure. The lock is held. */
-const uint32_t *qn__mask_of(qn_grammar *g, const qn_place *place, qn_error *err);
-void qn__masks_forget(qn_masks *m); /* states have new numbers */
+/* Makes the mask of the place where the matcher is. The lock is held; it is let go while the
+ * vocabulary is walked through. QN_ERR_LIMIT where that takes too much work. */
+qn_status qn__mask_fill(qn_matcher *m, uint32_t *bits, qn_error *err);
+void qn__masks_prepare(qn_masks *m, const qn_vocab *vocab);
+void qn__masks_forget(qn_masks *m); /* places have new names */
 void qn__masks_free(qn_masks *m);
 
 /* ---- Grammar and matcher ---- */
 
 struct qn_grammar {
     pthread_mutex_t lock; /* of everything below that changes */
+    pthread_cond_t idle;  /* nobody walks any more */
     size_t users;         /* the maker and the matchers */
+    size_t n_walkers;     /* who looks at the places' cells without the lock */
     const qn_vocab *vocab;
+    const qn_pieces *pieces; /* of the vocabulary; NULL where there is none */
     qn_rules rules;
-    qn_automaton automaton;
+    qn_places places;
     qn_triggers *triggers; /* NULL: not lazy */
     qn_masks masks;
     qn_matcher *matchers; /* a list */
@@ -70,7 +73,8 @@ typedef struct qn_seen_token {
 struct qn_matcher {
     qn_grammar *grammar;
     qn_matcher *next, **link; /* in the grammar's list; *link is this one */
-    qn_place place;
+    uint32_t place;
+    uint32_t *walk; /* of a mask, by depth: the place after that many bytes of a piece */
     bool waiting;
     qn_buf seen; /* text since the start, while waiting */
     qn_seen_token *tokens;
@@ -78,8 +82,7 @@ struct qn_matcher {
 };
 
 /* A text further, or a token (whose text it is). False: not allowed or past a bound. */
-bool qn__follow_text(qn_automaton *a, qn_place *place, const char *text, size_t size);
-bool qn__follow_token(qn_automaton *a, qn_place *place, int32_t token, const char *text,
-                      size_t size);
+bool qn__follow_text(qn_places *p, uint32_t *place, const char *text, size_t size);
+bool qn__follow_token(qn_places *p, uint32_t *place, int32_t token, const char *text, size_t size);
 
 #endif

@@ -2,8 +2,10 @@
  * mask.c: which tokens may come next, for a whole vocabulary at once.
  *
  * The pieces lie in the order of their bytes (vocab/pieces.h): the walk keeps the place after each
- * byte of the current piece, goes back to where the next one branches off, and passes over all that
- * share a refused beginning. Masks are kept by place, the least recently used one gives way.
+ * byte of the current piece, goes back to where the next one branches off, and passes over a branch
+ * whose first byte is refused. Where a place leads back to itself by all bytes of a branch, as
+ * inside strings, the branch is taken whole. Masks are kept by place, the least recently used one
+ * gives way.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,150 +13,230 @@
 #include "base/error.h"
 #include "grammar/internal.h"
 
+/* A branch of so many pieces is worth finding out which bytes lead back to its place. */
+enum { LARGE_BRANCH = 64 };
+
 static void set_bit(uint32_t *bits, int32_t id)
 {
     bits[(uint32_t)id / 32] |= 1U << ((uint32_t)id % 32);
 }
 
-/* Tokens that are expected by id. */
-static void allow_ids(const qn_grammar *g, const qn_place *place, uint32_t *bits)
+static void set_bits(uint32_t *bits, const int32_t *ids, uint32_t n)
 {
-    const qn_automaton *a = &g->automaton;
-    const qn_pieces *p = g->masks.pieces;
-    const qn_state *s = &a->states[place->state];
-    if (!s->tokens || place->missing > 0) {
-        return;
+    for (uint32_t i = 0; i < n; i++) {
+        set_bit(bits, ids[i]);
     }
+}
+
+/* ---- Tokens by id ---- */
+
+/* Whether a token has a piece, so that it can be expected by id. */
+static bool has_piece(const qn_vocab *vocab, int32_t id)
+{
+    size_t size = 0;
+    const char *text = qn_vocab_piece(vocab, id, true, &size);
+    return text && size > 0 && text[0] != '\0' && !qn_vocab_is_end(vocab, id);
+}
+
+static void allow_ids(const qn_grammar *g, uint32_t state, uint32_t *bits)
+{
+    const qn_automaton *a = &g->places.automaton;
+    const qn_state *s = &a->states[state];
+    bool negated = false;
+    int32_t left_out = 0; /* by the first negated one */
     for (uint32_t i = s->complete; i < s->count; i++) {
         const qn_element *e = &g->rules.elements[a->nodes[a->members[s->first + i]].at];
-        for (uint32_t k = 0; k < p->count; k++) {
-            bool same = (uint32_t)p->entries[k].id == e->value;
-            if ((e->kind == QN_ELEMENT_TOKEN && same) ||
-                (e->kind == QN_ELEMENT_NOT_TOKEN && !same)) {
-                set_bit(bits, p->entries[k].id);
+        int32_t id = (int32_t)e->value;
+        if (e->kind == QN_ELEMENT_TOKEN && has_piece(g->vocab, id)) {
+            set_bit(bits, id);
+        } else if (e->kind == QN_ELEMENT_NOT_TOKEN && !negated) {
+            uint32_t *word = has_piece(g->vocab, id) ? &bits[(uint32_t)id / 32] : NULL;
+            uint32_t bit = 1U << ((uint32_t)id % 32), before = word ? *word & bit : 0;
+            set_bits(bits, g->pieces->ids, g->pieces->count);
+            if (word) {
+                *word = (*word & ~bit) | before;
             }
+            negated = true;
+            left_out = id;
+        } else if (e->kind == QN_ELEMENT_NOT_TOKEN && id != left_out &&
+                   has_piece(g->vocab, left_out)) {
+            set_bit(bits, left_out);
         }
     }
 }
 
-/* The first entry from `i` on that does not share `depth` bytes. */
-static uint32_t pass_over(const qn_pieces *p, uint32_t i, uint32_t depth, uint8_t first)
+/* ---- The walk ---- */
+
+typedef struct walk {
+    qn_grammar *grammar;
+    const qn_cells *cells;
+    uint32_t *at; /* by depth: the place after that many bytes */
+    uint64_t work;
+    qn_error *err;
+    qn_status status;
+} walk;
+
+/* What the cells do not say is found out with the lock. */
+static qn_places *learn_begin(walk *w)
 {
-    if (depth == 1) {
-        return p->first[first + 1];
+    qn_places *places = &w->grammar->places;
+    pthread_mutex_lock(&w->grammar->lock);
+    qn__automaton_begin(&places->automaton, w->work);
+    return places;
+}
+
+static void learn_end(walk *w)
+{
+    qn_places *places = &w->grammar->places;
+    const qn_automaton *a = &places->automaton;
+    if (a->status != QN_OK) {
+        w->status = qn__error(w->err, a->status, "%s", a->error.message);
     }
+    w->work = a->work;
+    w->cells = atomic_load_explicit(&places->cells, memory_order_relaxed);
+    pthread_mutex_unlock(&w->grammar->lock);
+}
+
+static uint32_t step(walk *w, uint32_t place, uint8_t byte)
+{
+    uint32_t next = qn__cell(w->cells, place + w->grammar->places.column[byte]);
+    if (next == QN_PLACE_UNKNOWN) {
+        next = qn__place_step(learn_begin(w), place, byte);
+        learn_end(w);
+    }
+    return next;
+}
+
+/* Groups of bytes that lead back to the place, as far as known. */
+static uint64_t stays(walk *w, uint32_t place, bool find_out)
+{
+    uint64_t up = qn__cell(w->cells, place + QN_CELL_STAYS_UP);
+    if (up != 0) {
+        return up << 32 | qn__cell(w->cells, place + QN_CELL_STAYS);
+    }
+    uint64_t groups = 0;
+    if (find_out) {
+        groups = qn__place_stays(learn_begin(w), place);
+        learn_end(w);
+    }
+    return groups;
+}
+
+/* The first entry from `i` on that does not share `depth` bytes. */
+static uint32_t pass_over(const qn_pieces *p, uint32_t i, uint32_t depth)
+{
     while (i < p->count && p->entries[i].shared >= depth) {
-        i++;
+        i = p->entries[i].next;
     }
     return i;
 }
 
-/* Tokens whose text fits. False past a bound. */
-static bool allow_texts(qn_grammar *g, const qn_place *place, uint32_t *bits)
+/* One piece, or its whole branch; returns the entry that comes next. */
+static uint32_t walk_piece(walk *w, const qn_pieces *p, uint32_t i, uint32_t *bits)
 {
-    qn_automaton *a = &g->automaton;
-    const qn_pieces *p = g->masks.pieces;
-    qn_place *walk = g->masks.walk;
-    walk[0] = *place;
-    for (uint32_t i = 0; i < p->count;) {
-        const qn_piece *entry = &p->entries[i];
-        const uint8_t *bytes = p->stream + entry->at;
-        uint32_t depth = entry->shared, end = depth + entry->added;
-        bool alive = true;
-        while (alive && depth < end) {
-            walk[depth + 1] = walk[depth];
-            alive = qn__place_step(a, &walk[depth + 1], bytes[depth - entry->shared]);
-            depth++;
-        }
-        if (!alive) {
-            if (a->status != QN_OK) {
-                return false;
-            }
-            i = pass_over(p, i + 1, depth, bytes[0]);
-            continue;
-        }
-        if (walk[end].missing == 0 || qn__place_can_finish(a, &walk[end])) {
-            set_bit(bits, entry->id);
-        }
-        i++;
+    const qn_piece *entry = &p->entries[i];
+    const uint8_t *bytes = p->stream + entry->at;
+    uint32_t depth = entry->shared, end = depth + entry->added, place = w->at[depth];
+    if ((entry->groups & ~stays(w, place, entry->next - i >= LARGE_BRANCH)) == 0) {
+        set_bits(bits, p->ids + i, entry->next - i);
+        return entry->next;
     }
-    return true;
+    while (depth < end) {
+        place = step(w, place, *bytes++);
+        w->at[++depth] = place;
+        if (place == QN_PLACE_NONE) {
+            return pass_over(p, i + 1, depth);
+        }
+    }
+    if (qn__cell(w->cells, place + QN_CELL_ENDS)) {
+        set_bit(bits, p->ids[i]);
+    }
+    return i + 1;
 }
 
-static bool prepare(qn_grammar *g, qn_error *err)
+/* Tokens whose text fits. */
+static qn_status allow_texts(qn_matcher *m, uint32_t place, uint32_t *bits, uint64_t work,
+                             qn_error *err)
 {
-    qn_masks *m = &g->masks;
-    if (m->pieces) {
-        return true;
+    const qn_pieces *p = m->grammar->pieces;
+    walk w = {.grammar = m->grammar, .at = m->walk, .work = work, .err = err};
+    w.cells = atomic_load_explicit(&m->grammar->places.cells, memory_order_acquire);
+    w.at[0] = place;
+    for (uint32_t i = 0; i < p->count && w.status == QN_OK;) {
+        i = walk_piece(&w, p, i, bits);
     }
-    const qn_pieces *pieces = qn__vocab_pieces(g->vocab, err);
-    if (!pieces) {
-        return false;
-    }
-    m->walk = qn__calloc((size_t)pieces->longest + 1, sizeof *m->walk);
-    if (!m->walk) {
-        qn__error_memory(err, "mask of a grammar");
-        return false;
-    }
-    m->n_words = ((size_t)qn_vocab_size(g->vocab) + 31) / 32;
+    return w.status;
+}
+
+/* ---- Masks that are kept ---- */
+
+void qn__masks_prepare(qn_masks *m, const qn_vocab *vocab)
+{
+    m->n_words = ((size_t)qn_vocab_size(vocab) + 31) / 32;
     size_t fit = QN_MASK_BYTES_MAX / (m->n_words * sizeof(uint32_t) + 1);
     m->n_kept = fit < 2 ? 2 : fit > QN_MASKS_KEPT ? QN_MASKS_KEPT : fit;
-    m->pieces = pieces;
-    return true;
 }
 
-static bool same_place(const qn_place *a, const qn_place *b)
+/* The kept mask of the place; NULL: none. */
+static qn_mask *find(qn_masks *m, uint32_t place)
 {
-    return a->state == b->state && a->value == b->value && a->missing == b->missing &&
-           a->length == b->length;
+    for (size_t i = 0; i < m->n_kept; i++) {
+        if (m->kept[i].place == place && m->kept[i].used > 0) {
+            m->kept[i].used = ++m->clock;
+            return &m->kept[i];
+        }
+    }
+    return NULL;
 }
 
-/* The kept mask of the place, or the entry that is to hold it (then *known is false). */
-static qn_mask *find(qn_masks *m, const qn_place *place, bool *known)
+static void keep(qn_masks *m, uint32_t place, const uint32_t *bits)
 {
     qn_mask *oldest = &m->kept[0];
-    for (size_t i = 0; i < m->n_kept; i++) {
-        qn_mask *mask = &m->kept[i];
-        if (mask->used > 0 && same_place(&mask->place, place)) {
-            *known = true;
-            return mask;
-        }
-        oldest = mask->used < oldest->used ? mask : oldest;
+    if (find(m, place)) {
+        return; /* somebody else has been faster */
     }
-    *known = false;
-    return oldest;
+    for (size_t i = 1; i < m->n_kept; i++) {
+        oldest = m->kept[i].used < oldest->used ? &m->kept[i] : oldest;
+    }
+    if (!oldest->bits) {
+        oldest->bits = qn__calloc(m->n_words, sizeof(uint32_t));
+    }
+    if (oldest->bits) { /* without memory it is made again next time */
+        memcpy(oldest->bits, bits, m->n_words * sizeof *bits);
+        oldest->place = place;
+        oldest->used = ++m->clock;
+    }
 }
 
-const uint32_t *qn__mask_of(qn_grammar *g, const qn_place *place, qn_error *err)
+qn_status qn__mask_fill(qn_matcher *m, uint32_t *bits, qn_error *err)
 {
-    qn_masks *m = &g->masks;
-    if (!prepare(g, err)) {
-        return NULL;
+    qn_grammar *g = m->grammar;
+    qn_masks *masks = &g->masks;
+    const qn_mask *kept = find(masks, m->place);
+    if (kept) {
+        memcpy(bits, kept->bits, masks->n_words * sizeof *bits);
+        return QN_OK;
     }
-    bool known;
-    qn_mask *mask = find(m, place, &known);
-    if (!known) {
-        mask->used = 0; /* holds nothing until it is whole */
-        if (!mask->bits) {
-            mask->bits = qn__calloc(m->n_words + 1, sizeof(uint32_t));
-        }
-        if (!mask->bits) {
-            qn__error_memory(err, "mask of a grammar");
-            return NULL;
-        }
-        memset(mask->bits, 0, m->n_words * sizeof(uint32_t));
-        mask->place = *place;
-        allow_ids(g, place, mask->bits);
-        for (uint32_t i = 0; qn__place_is_complete(&g->automaton, place) && i < m->pieces->n_ends;
-             i++) {
-            set_bit(mask->bits, m->pieces->ends[i]);
-        }
-        if (!allow_texts(g, place, mask->bits)) {
-            return NULL;
-        }
+    const qn_place *place = qn__place_at(&g->places, m->place);
+    memset(bits, 0, masks->n_words * sizeof *bits);
+    if (place->missing == 0) {
+        allow_ids(g, place->state, bits);
     }
-    mask->used = ++m->clock;
-    return mask->bits;
+    if (qn__place_is_complete(&g->places, m->place)) {
+        set_bits(bits, g->pieces->ends, g->pieces->n_ends);
+    }
+    uint64_t work = g->places.automaton.work;
+    g->n_walkers++; /* so that no place is given another name */
+    pthread_mutex_unlock(&g->lock);
+    qn_status status = allow_texts(m, m->place, bits, work, err);
+    pthread_mutex_lock(&g->lock);
+    if (--g->n_walkers == 0) {
+        pthread_cond_broadcast(&g->idle);
+    }
+    if (status == QN_OK) {
+        keep(masks, m->place, bits);
+    }
+    return status;
 }
 
 void qn__masks_forget(qn_masks *m)
@@ -169,5 +251,4 @@ void qn__masks_free(qn_masks *m)
     for (size_t i = 0; i < QN_MASKS_KEPT; i++) {
         free(m->kept[i].bits);
     }
-    free(m->walk);
 }

@@ -2,7 +2,8 @@
  * matcher.c: a text's way through the grammar, token by token; a lazy grammar's wait and the
  * replay of what came in it.
  *
- * Every call that looks at states holds the grammar's lock from `enter` to `leave`.
+ * Every call that looks at places holds the grammar's lock from `enter` to `leave`; only the walk
+ * through the vocabulary, for a mask that is new, lets it go meanwhile.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,88 +11,97 @@
 #include "base/error.h"
 #include "grammar/internal.h"
 
-/* ---- The automaton, anew ---- */
+/* ---- The places, anew ---- */
 
-/* Begins the automaton anew with the states that matchers are in, so that it stays small. Without
- * memory for that the old one goes on up to its bounds. */
+/* Begins the places anew with those where matchers are, so that they stay few. Without memory for
+ * that the old ones go on up to their bounds. */
 static void renew(qn_grammar *g)
 {
-    qn_automaton next;
-    if (qn__automaton_make(&next, &g->rules, NULL) != QN_OK) {
+    qn_places next;
+    if (qn__places_make(&next, &g->rules, NULL) != QN_OK) {
         return;
     }
     bool ok = true;
     for (int round = 0; ok && round < 2; round++) { /* first make sure of all, then switch */
         for (qn_matcher *m = g->matchers; ok && m; m = m->next) {
-            uint32_t state = qn__automaton_carry(&next, &g->automaton, m->place.state);
-            ok = state != QN_STATE_NONE;
+            uint32_t place = qn__places_carry(&next, &g->places, m->place);
+            ok = place != QN_PLACE_NONE;
             if (ok && round == 1) {
-                m->place.state = state;
+                m->place = place;
             }
         }
     }
     if (!ok) {
-        qn__automaton_free(&next);
+        qn__places_free(&next);
         return;
     }
-    qn__automaton_free(&g->automaton);
-    g->automaton = next;
+    qn__places_free(&g->places);
+    g->places = next;
     qn__masks_forget(&g->masks);
 }
 
-static qn_automaton *enter(const qn_matcher *m)
+static qn_places *enter(const qn_matcher *m)
 {
     qn_grammar *g = m->grammar;
     pthread_mutex_lock(&g->lock);
-    if (qn__automaton_is_large(&g->automaton)) {
+    while (qn__places_is_large(&g->places) && g->n_walkers > 0) {
+        pthread_cond_wait(&g->idle, &g->lock);
+    }
+    if (qn__places_is_large(&g->places)) {
         renew(g);
     }
-    qn__automaton_begin(&g->automaton);
-    return &g->automaton;
+    qn__automaton_begin(&g->places.automaton, 0);
+    return &g->places;
 }
 
-/* The automaton's error, if it met one, goes to `err`. */
-static qn_status leave(const qn_matcher *m, qn_error *err)
+static void leave(const qn_matcher *m)
 {
-    qn_automaton *a = &m->grammar->automaton;
-    qn_status status = a->status;
-    if (status != QN_OK) {
-        qn__error(err, status, "%s", a->error.message);
+    qn_grammar *g = m->grammar;
+    if (g->n_walkers == 0) {
+        qn__places_settle(&g->places);
     }
-    pthread_mutex_unlock(&m->grammar->lock);
-    return status;
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* The automaton's error, if the call met one. */
+static qn_status error_of(const qn_places *p, qn_error *err)
+{
+    qn_status status = p->automaton.status;
+    return status == QN_OK ? QN_OK : qn__error(err, status, "%s", p->automaton.error.message);
 }
 
 /* ---- Following ---- */
 
-bool qn__follow_text(qn_automaton *a, qn_place *place, const char *text, size_t size)
+bool qn__follow_text(qn_places *p, uint32_t *place, const char *text, size_t size)
 {
-    bool ok = true;
-    for (size_t i = 0; ok && i < size; i++) {
-        ok = qn__place_step(a, place, (uint8_t)text[i]);
+    uint32_t at = *place;
+    for (size_t i = 0; i < size && at != QN_PLACE_NONE; i++) {
+        at = qn__place_step(p, at, (uint8_t)text[i]);
     }
-    return ok;
+    *place = at;
+    return at != QN_PLACE_NONE;
 }
 
 /*
  * A token goes on where it is expected by id, and where its text fits. Both at once are joined;
  * but where the text ends inside a character the two have no place in common, and the id wins.
  */
-bool qn__follow_token(qn_automaton *a, qn_place *place, int32_t token, const char *text,
-                      size_t size)
+bool qn__follow_token(qn_places *p, uint32_t *place, int32_t token, const char *text, size_t size)
 {
-    uint32_t by_id = place->missing == 0
-                         ? qn__automaton_step_token(a, place->state, (uint32_t)token)
-                         : QN_STATE_NONE;
-    bool by_text = qn__follow_text(a, place, text, size) && (size > 0 || by_id == QN_STATE_NONE);
+    qn_automaton *a = &p->automaton;
+    qn_place from = *qn__place_at(p, *place);
+    uint32_t by_id = from.missing == 0 ? qn__automaton_step_token(a, from.state, (uint32_t)token)
+                                       : QN_STATE_NONE;
+    bool by_text = qn__follow_text(p, place, text, size) && (size > 0 || by_id == QN_STATE_NONE);
     if (by_id == QN_STATE_NONE || a->status != QN_OK) {
         return by_text && a->status == QN_OK;
     }
-    if (by_text && place->missing == 0) {
-        by_id = qn__automaton_join(a, by_id, place->state);
+    qn_place to = *qn__place_at(p, *place);
+    if (by_text && to.missing == 0) {
+        by_id = qn__automaton_join(a, by_id, to.state);
     }
-    *place = (qn_place){.state = by_id};
-    return by_id != QN_STATE_NONE;
+    *place = qn__place_of_state(p, by_id);
+    return *place != QN_PLACE_NONE;
 }
 
 static qn_status refuse(qn_error *err, const char *text, size_t size)
@@ -104,14 +114,15 @@ static qn_status refuse(qn_error *err, const char *text, size_t size)
 static qn_status follow_locked(qn_matcher *m, int32_t token, const char *text, size_t size,
                                qn_error *err)
 {
-    qn_automaton *a = enter(m);
-    qn_place place = m->place;
-    bool ok = token == -1 ? qn__follow_text(a, &place, text, size)
-                          : qn__follow_token(a, &place, token, text, size);
-    if (ok && a->status == QN_OK) {
+    qn_places *p = enter(m);
+    uint32_t place = m->place;
+    bool ok = token == -1 ? qn__follow_text(p, &place, text, size)
+                          : qn__follow_token(p, &place, token, text, size);
+    qn_status status = error_of(p, err);
+    if (ok && status == QN_OK) {
         m->place = place;
     }
-    qn_status status = leave(m, err);
+    leave(m);
     return status != QN_OK ? status : ok ? QN_OK : refuse(err, text, size);
 }
 
@@ -166,7 +177,7 @@ static qn_status wait_on(qn_matcher *m, int32_t token, const char *text, size_t 
         status = replay(m, start, err);
         if (status != QN_OK) { /* back to waiting at the start; numbers of states may be new */
             pthread_mutex_lock(&m->grammar->lock);
-            m->place = (qn_place){.state = m->grammar->automaton.start};
+            m->place = m->grammar->places.start;
             pthread_mutex_unlock(&m->grammar->lock);
         }
     }
@@ -222,7 +233,7 @@ bool qn_matcher_is_waiting(const qn_matcher *m)
 bool qn_matcher_is_complete(const qn_matcher *m)
 {
     pthread_mutex_lock(&m->grammar->lock);
-    bool complete = m->waiting || qn__place_is_complete(&m->grammar->automaton, &m->place);
+    bool complete = m->waiting || qn__place_is_complete(&m->grammar->places, m->place);
     pthread_mutex_unlock(&m->grammar->lock);
     return complete;
 }
@@ -230,13 +241,15 @@ bool qn_matcher_is_complete(const qn_matcher *m)
 static qn_status allows(qn_matcher *m, int32_t token, const char *text, size_t size, bool *allowed,
                         qn_error *err)
 {
-    qn_automaton *a = enter(m);
-    qn_place place = m->place;
-    *allowed = size > 0 && text[0] != '\0' &&
-               (token < 0 ? qn__follow_text(a, &place, text, size)
-                          : qn__follow_token(a, &place, token, text, size)) &&
-               qn__place_can_finish(a, &place);
-    return leave(m, err);
+    qn_places *p = enter(m);
+    uint32_t place = m->place;
+    bool fits = size > 0 && text[0] != '\0' &&
+                (token < 0 ? qn__follow_text(p, &place, text, size)
+                           : qn__follow_token(p, &place, token, text, size));
+    qn_status status = error_of(p, err);
+    *allowed = fits && status == QN_OK && qn__place_may_end(p, place);
+    leave(m);
+    return status;
 }
 
 qn_status qn_matcher_allows_text(qn_matcher *m, const char *text, size_t size, bool *allowed,
@@ -278,10 +291,7 @@ qn_status qn_matcher_mask(qn_matcher *m, uint32_t *bits, size_t words, qn_error 
         return QN_OK;
     }
     enter(m);
-    const uint32_t *mask = qn__mask_of(m->grammar, &m->place, err);
-    if (mask) {
-        memcpy(bits, mask, n * sizeof *bits);
-    }
-    qn_status status = leave(m, err);
-    return status == QN_OK && !mask ? QN_ERR_MEMORY : status;
+    qn_status status = qn__mask_fill(m, bits, err);
+    leave(m);
+    return status;
 }

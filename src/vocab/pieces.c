@@ -14,6 +14,29 @@ struct qn_pieces_slot {
     qn_pieces *made;
 };
 
+uint32_t qn__byte_group(uint8_t byte)
+{
+    enum { DIGIT, LOWER_HEX, LOWER, UPPER_HEX, UPPER, TAB, NEWLINE, RETURN, CONTROL, FIRST_MARK };
+    if (byte >= 0x80) {
+        return QN_BYTE_GROUP_OTHER;
+    }
+    if (byte >= 'a' && byte <= 'z') {
+        return byte <= 'f' ? LOWER_HEX : LOWER;
+    }
+    if (byte >= 'A' && byte <= 'Z') {
+        return byte <= 'F' ? UPPER_HEX : UPPER;
+    }
+    if (byte >= '0' && byte <= '9') {
+        return DIGIT;
+    }
+    if (byte < ' ' || byte == 0x7F) {
+        return byte == '\t' ? TAB : byte == '\n' ? NEWLINE : byte == '\r' ? RETURN : CONTROL;
+    }
+    /* the blank and 32 marks, each a group */
+    uint32_t passed = (byte > '9' ? 10U : 0) + (byte > 'Z' ? 26U : 0) + (byte > 'z' ? 26U : 0);
+    return (uint32_t)FIRST_MARK + byte - 0x20U - passed;
+}
+
 /* A piece that is being sorted: its first eight bytes as a number decide most comparisons. */
 typedef struct sorted_piece {
     uint64_t head;
@@ -48,6 +71,7 @@ static void pieces_free(qn_pieces *p)
 {
     if (p) {
         free(p->entries);
+        free(p->ids);
         free(p->stream);
         free(p->ends);
         free(p);
@@ -90,17 +114,30 @@ static bool fill(qn_pieces *p, const sorted_piece *list, uint32_t n)
             stream.failed = true;
             break;
         }
-        p->entries[i] = (qn_piece){list[i].id, shared, added, (uint32_t)stream.size};
+        p->entries[i] = (qn_piece){.shared = shared, .added = added, .at = (uint32_t)stream.size};
+        p->ids[i] = list[i].id;
         qn__buf_add(&stream, list[i].text + shared, added);
         p->longest = list[i].size > p->longest ? list[i].size : p->longest;
-        p->first[(uint8_t)list[i].text[0] + 1] = i + 1;
-    }
-    for (size_t b = 1; b <= 256; b++) {
-        p->first[b] = p->first[b] < p->first[b - 1] ? p->first[b - 1] : p->first[b];
     }
     p->count = n;
     p->stream = stream.data;
     return !stream.failed;
+}
+
+/* Branches, from the last entry on: those behind an entry are known. */
+static void find_branches(qn_pieces *p)
+{
+    for (uint32_t i = p->count; i-- > 0;) {
+        qn_piece *entry = &p->entries[i];
+        for (uint32_t k = 0; k < entry->added; k++) {
+            entry->groups |= UINT64_C(1) << qn__byte_group(p->stream[entry->at + k]);
+        }
+        entry->next = i + 1;
+        while (entry->next < p->count && p->entries[entry->next].shared > entry->shared) {
+            entry->groups |= p->entries[entry->next].groups;
+            entry->next = p->entries[entry->next].next;
+        }
+    }
 }
 
 static qn_pieces *pieces_make(const qn_vocab *v, qn_error *err)
@@ -111,8 +148,9 @@ static qn_pieces *pieces_make(const qn_vocab *v, qn_error *err)
     bool ok = p && list;
     if (ok) {
         p->entries = qn__calloc(n + 1, sizeof *p->entries);
+        p->ids = qn__calloc(n + 1, sizeof *p->ids);
         p->ends = qn__calloc(n + 1, sizeof *p->ends);
-        ok = p->entries && p->ends && fill(p, list, collect(v, p, list));
+        ok = p->entries && p->ids && p->ends && fill(p, list, collect(v, p, list));
     }
     free(list);
     if (!ok) {
@@ -120,6 +158,7 @@ static qn_pieces *pieces_make(const qn_vocab *v, qn_error *err)
         qn__error_memory(err, "index of the vocabulary's pieces");
         return NULL;
     }
+    find_branches(p);
     return p;
 }
 
