@@ -32,35 +32,42 @@
 
 #define QN_ATTEND_SEGMENT 512 /* positions computed alone */
 
-/* What becomes of a dot product. */
+/* What becomes of the dot products of some heads of one token with a block. */
 typedef struct qn_attend_soft {
     float scale, soft_cap; /* soft_cap 0: none */
-    float slope;           /* ALiBi; 0: none */
+    const float *slopes;   /* ALiBi, one a head; NULL: none */
+    uint32_t mask;         /* present keys, at least one */
+    int64_t distance;      /* p - position of lane 0 */
 } qn_attend_soft;
 
-/* Rows a [n_q][n_k] times rows b [n_k][n], see `accumulate`. b may be F16 or BF16. */
+/* Some queries times a block, or some rows of it: scores (b = K, n = 32) and weighted sums (b = V,
+ * n = dv). Strides are in elements. */
 typedef struct qn_attend_product {
-    const float *a;
+    const float *a; /* [n_q] rows of n_k, lda apart */
     size_t lda;
-    qn_type b_type;
-    const void *b;
-    size_t ldb; /* in elements */
-    float *c;
+    qn_type b_type; /* F32, F16, BF16, Q8_0 */
+    const void *b;  /* [n_k] rows of n, ldb apart */
+    size_t ldb;
+    const uint16_t *scales; /* Q8_0: as they belong to the first row of b (kv_layout.h) */
+    bool is_v;              /* Q8_0: a scale is for 32 columns of a row, not 32 rows of a column */
+    const void *next;       /* where b will lie in a later call, to ask for it; or NULL */
+    float *c;               /* [n_q] rows of n, ldc apart */
     size_t ldc;
+    const float *factors; /* [n_q], what c is multiplied with first; NULL: nothing. Not if fresh */
     int64_t n_q, n_k, n;
-    bool fresh;
+    bool fresh; /* c starts as +0 */
 } qn_attend_product;
 
 typedef struct qn_cpu_attend_fns {
     /* A whole Q8_0 block of one head as F32: K [d][32], V [32][dv]. */
     void (*widen_q8_0)(const void *block, int64_t d, bool is_v, float *to);
-    /* c[q][i] = the chain acc = fmaf(a[q][j], b[j][i], acc), j ascending, from c[q][i] or, where
-     * fresh, from +0. Serves scores (b = K, n = 32) and weighted sums (b = V, n = dv). */
+    /* c[q][i] = the chain acc = fmaf(a[q][j], b[j][i], acc), j ascending, from c[q][i] times the
+     * query's factor or, where fresh, from +0. */
     void (*accumulate)(const qn_attend_product *p);
-    /* One query and one block: s holds dot products and gets the weights w (0 where the mask has no
-     * bit); distance = p - position of lane 0; updates *m and l; returns c. `mask` is not 0. */
-    float (*soften)(const qn_attend_soft *p, uint32_t mask, int64_t distance, float s[32], float *m,
-                    float l[32]);
+    /* n heads of a token and one block: s [n][32] holds dot products and gets the weights w (0
+     * where the mask has no bit); updates m [n] and l [n][32]; leaves c in factors [n]. */
+    void (*soften)(const qn_attend_soft *p, int64_t n, float *s, float *m, float *l,
+                   float *factors);
     void (*merge)(float *a, float e, const float *b, float e2, int64_t n); /* fmaf(a, e, b * e2) */
 } qn_cpu_attend_fns;
 

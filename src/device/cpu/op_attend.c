@@ -91,7 +91,8 @@ typedef struct triple {
 typedef struct work {
     float *q;        /* [queries][d] */
     float *s;        /* [chunks][queries][32] */
-    float *l;        /* [queries][32] */
+    float *m, *l;    /* [queries], [queries][32] */
+    float *factors;  /* [queries]: what the block multiplies the sums with */
     float *a;        /* [queries][dv] */
     float *k, *v;    /* a block as F32 */
     float *stack_a;  /* [queries][depth][dv] */
@@ -118,7 +119,9 @@ static size_t lay_out(const view *w, uint8_t *base, work *out)
     int64_t n = w->tile_queries;
     out->q = take(base, &used, n * w->d, sizeof(float));
     out->s = take(base, &used, w->chunks * n * LANES, sizeof(float));
+    out->m = take(base, &used, n, sizeof(float));
     out->l = take(base, &used, n * LANES, sizeof(float));
+    out->factors = take(base, &used, n, sizeof(float));
     out->a = take(base, &used, n * w->dv, sizeof(float));
     out->k = take(base, &used, w->d * LANES, sizeof(float));
     out->v = take(base, &used, w->dv * LANES, sizeof(float));
@@ -238,45 +241,82 @@ static void load_slopes(const view *w, int64_t g, work *k)
     }
 }
 
-/* A block as the products take it: as it lies, or brought to F32 in `tile`. */
-static const void *as_floats(const view *w, const qn_node *store, const void *block, int64_t d,
-                             bool is_v, int64_t n_queries, float *tile, qn_type *type)
+/* A block of K or V of one head, as the products take it: as it lies, or brought to F32. */
+typedef struct block {
+    qn_type type;
+    const uint8_t *data;
+    const uint16_t *scales; /* Q8_0 */
+    const uint8_t *next;    /* the block that comes next, in the store; where there is none: this */
+    bool is_v;
+} block;
+
+static block load_block(const view *w, bool is_v, const run *r, int64_t g, int64_t b,
+                        int64_t n_queries, float *tile)
 {
-    *type = store->type;
+    const qn_node *store = is_v ? w->v : w->k;
+    int64_t d = is_v ? w->dv : w->d, entry = r->rows[0] + (b - r->rows[2]);
+    size_t bytes = is_v ? w->v_bytes : w->k_bytes;
+    const uint8_t *data = store->data;
+    const int32_t *at = w->tables + entry;
+    block out = {.type = store->type, .is_v = is_v};
+    out.data = data + ((size_t)at[0] * (size_t)w->n_kv + (size_t)g) * bytes;
+    out.next =
+        b < r->last ? data + ((size_t)at[1] * (size_t)w->n_kv + (size_t)g) * bytes : out.data;
     if (store->type == QN_TYPE_F32) {
-        return block;
+        return out;
+    }
+    if (n_queries <= DIRECT_QUERIES) {
+        out.scales = (const uint16_t *)(const void *)(out.data + d * LANES);
+        return out;
+    }
+    for (size_t i = 0; i < bytes; i += 64) {
+        __builtin_prefetch(out.next + i);
     }
     if (store->type == QN_TYPE_Q8_0) {
-        w->fns->widen_q8_0(block, d, is_v, tile);
-    } else if (n_queries <= DIRECT_QUERIES) {
-        return block;
+        w->fns->widen_q8_0(out.data, d, is_v, tile);
     } else {
-        (store->type == QN_TYPE_F16 ? w->rows_fns->from_f16 : w->rows_fns->from_bf16)(tile, block,
-                                                                                      d * LANES);
+        (store->type == QN_TYPE_F16 ? w->rows_fns->from_f16 : w->rows_fns->from_bf16)(
+            tile, (const uint16_t *)(const void *)out.data, d * LANES);
     }
-    *type = QN_TYPE_F32;
-    return tile;
+    out.type = QN_TYPE_F32;
+    out.data = (const uint8_t *)tile;
+    out.next = NULL;
+    return out;
+}
+
+/* The block from row `from` on, of rows of n values: the operand b of a product. */
+static qn_attend_product product_with(const block *x, int64_t from, int64_t n)
+{
+    size_t size = x->type == QN_TYPE_F32 ? 4 : x->type == QN_TYPE_Q8_0 ? 1 : 2;
+    size_t skip = (size_t)(from * n) * size;
+    /* K has a scale for 32 rows of a column, V for 32 columns of a row */
+    int64_t scale = x->is_v ? from * (n / 32) : from / 32 * LANES;
+    return (qn_attend_product){
+        .b_type = x->type,
+        .b = x->data + skip,
+        .ldb = (size_t)n,
+        .scales = x->type == QN_TYPE_Q8_0 ? x->scales + scale : NULL,
+        .is_v = x->is_v,
+        .next = x->next ? x->next + skip : NULL,
+        .n = n,
+        .ldc = (size_t)n,
+    };
 }
 
 /* Dot products of the queries q0 … with the 32 keys of a block, into k->s. */
-static void scores(const view *w, const void *keys, qn_type type, int64_t q0, int64_t n_q, work *k)
+static void scores(const view *w, const block *keys, int64_t q0, int64_t n_q, work *k)
 {
-    size_t plane = (size_t)(w->tile_queries * LANES), size = type == QN_TYPE_F32 ? 4 : 2;
+    size_t plane = (size_t)(w->tile_queries * LANES);
     for (int64_t c = 0; c < w->chunks; c++) {
         int64_t from = c * CHUNK;
-        w->fns->accumulate(&(qn_attend_product){
-            .a = k->q + q0 * w->d + from,
-            .lda = (size_t)w->d,
-            .b_type = type,
-            .b = (const uint8_t *)keys + (size_t)(from * LANES) * size,
-            .ldb = LANES,
-            .c = k->s + (size_t)c * plane + q0 * LANES,
-            .ldc = LANES,
-            .n_q = n_q,
-            .n_k = qn__min_i64(CHUNK, w->d - from),
-            .n = LANES,
-            .fresh = true,
-        });
+        qn_attend_product p = product_with(keys, from, LANES);
+        p.a = k->q + q0 * w->d + from;
+        p.lda = (size_t)w->d;
+        p.c = k->s + (size_t)c * plane + q0 * LANES;
+        p.n_q = n_q;
+        p.n_k = qn__min_i64(CHUNK, w->d - from);
+        p.fresh = true;
+        w->fns->accumulate(&p);
     }
     for (int64_t step = 1; step < w->chunks; step *= 2) {
         for (int64_t c = 0; c + step < w->chunks; c += 2 * step) {
@@ -290,51 +330,42 @@ static void scores(const view *w, const void *keys, qn_type type, int64_t q0, in
 
 /* Weighted sum of the values of a block for queries with the same mask: a chain over the runs of
  * ones. */
-static void add_values(const view *w, const void *values, qn_type type, uint32_t mask, int64_t q0,
-                       int64_t n_q, bool fresh, work *k)
+static void add_values(const view *w, const block *values, uint32_t mask, int64_t q0, int64_t n_q,
+                       bool fresh, work *k)
 {
-    size_t size = type == QN_TYPE_F32 ? 4 : 2;
+    const float *factors = fresh ? NULL : k->factors + q0;
     while (mask) {
         int from = __builtin_ctz(mask);
         uint32_t rest = ~(mask >> from);
         int count = rest ? __builtin_ctz(rest) : LANES;
-        w->fns->accumulate(&(qn_attend_product){
-            .a = k->s + q0 * LANES + from,
-            .lda = LANES,
-            .b_type = type,
-            .b = (const uint8_t *)values + (size_t)(from * w->dv) * size,
-            .ldb = (size_t)w->dv,
-            .c = k->a + q0 * w->dv,
-            .ldc = (size_t)w->dv,
-            .n_q = n_q,
-            .n_k = count,
-            .n = w->dv,
-            .fresh = fresh,
-        });
+        qn_attend_product p = product_with(values, from, w->dv);
+        p.a = k->s + q0 * LANES + from;
+        p.lda = LANES;
+        p.c = k->a + q0 * w->dv;
+        p.factors = factors;
+        p.n_q = n_q;
+        p.n_k = count;
+        p.fresh = fresh;
+        w->fns->accumulate(&p);
         fresh = false;
+        factors = NULL;
         mask = from + count < LANES ? mask & (UINT32_MAX << (from + count)) : 0;
     }
 }
 
-/* The online soft-max of the queries of tokens [ta, tb): scores become weights, sums are rescaled.
- */
+/* The online soft-max of the queries of tokens [ta, tb): scores become weights. */
 static void soften(const view *w, const run *r, int64_t ta, int64_t tb, int64_t first, work *k)
 {
-    qn_attend_soft soft = {.scale = w->params->scale, .soft_cap = w->params->soft_cap};
+    qn_attend_soft soft = {.scale = w->params->scale,
+                           .soft_cap = w->params->soft_cap,
+                           .slopes = w->params->alibi_bias > 0.0F ? k->slopes : NULL};
     for (int64_t t = ta; t < tb; t++) {
-        uint32_t mask = k->masks[t];
-        if (!mask) {
-            continue;
-        }
-        int64_t distance = w->rows[4 * (r->t0 + t) + 3] - first;
-        for (int64_t i = 0; i < w->ratio; i++) {
-            int64_t q = t * w->ratio + i;
-            soft.slope = k->slopes[i];
-            float c = w->fns->soften(&soft, mask, distance, k->s + q * LANES, &k->now[q].m,
-                                     k->l + q * LANES);
-            if (k->seen[q] && c != 1.0F) {
-                multiply(w, k->a + q * w->dv, c);
-            }
+        int64_t q = t * w->ratio;
+        soft.mask = k->masks[t];
+        soft.distance = w->rows[4 * (r->t0 + t) + 3] - first;
+        if (soft.mask) {
+            w->fns->soften(&soft, w->ratio, k->s + q * LANES, k->m + q, k->l + q * LANES,
+                           k->factors + q);
         }
     }
 }
@@ -342,8 +373,8 @@ static void soften(const view *w, const run *r, int64_t ta, int64_t tb, int64_t 
 /* One block for all queries of a run. */
 static void one_block(const view *w, const run *r, int64_t g, int64_t b, work *k)
 {
-    int64_t entry = r->rows[0] + (b - r->rows[2]), n = r->t1 - r->t0, first = b * LANES;
-    uint32_t mask = (uint32_t)w->masks[entry];
+    int64_t n = r->t1 - r->t0, first = b * LANES;
+    uint32_t mask = (uint32_t)w->masks[r->rows[0] + (b - r->rows[2])];
     int64_t ta = n, tb = 0; /* tokens that see something */
     for (int64_t t = 0; t < n; t++) {
         k->masks[t] = visible(w->params, w->rows[4 * (r->t0 + t) + 3], first, mask);
@@ -355,15 +386,11 @@ static void one_block(const view *w, const run *r, int64_t g, int64_t b, work *k
     if (tb == 0) {
         return;
     }
-    size_t block = (size_t)w->tables[entry] * (size_t)w->n_kv + (size_t)g;
     int64_t n_queries = (tb - ta) * w->ratio;
-    qn_type type;
-    const void *keys = as_floats(w, w->k, (const uint8_t *)w->k->data + block * w->k_bytes, w->d,
-                                 false, n_queries, k->k, &type);
-    scores(w, keys, type, ta * w->ratio, n_queries, k);
+    block keys = load_block(w, false, r, g, b, n_queries, k->k);
+    scores(w, &keys, ta * w->ratio, n_queries, k);
     soften(w, r, ta, tb, first, k);
-    const void *values = as_floats(w, w->v, (const uint8_t *)w->v->data + block * w->v_bytes, w->dv,
-                                   true, n_queries, k->v, &type);
+    block values = load_block(w, true, r, g, b, n_queries, k->v);
     for (int64_t t = ta; t < tb;) {
         int64_t end = t + 1;
         bool seen = k->seen[t * w->ratio];
@@ -371,7 +398,7 @@ static void one_block(const view *w, const run *r, int64_t g, int64_t b, work *k
             end++;
         }
         if (k->masks[t]) {
-            add_values(w, values, type, k->masks[t], t * w->ratio, (end - t) * w->ratio, !seen, k);
+            add_values(w, &values, k->masks[t], t * w->ratio, (end - t) * w->ratio, !seen, k);
             memset(k->seen + t * w->ratio, 1, (size_t)((end - t) * w->ratio));
         }
         t = end;
@@ -385,7 +412,8 @@ static void one_segment(const view *w, const run *r, int64_t g, int64_t segment,
     memset(k->seen, 0, (size_t)n);
     memset(k->l, 0, (size_t)(n * LANES) * sizeof(float));
     for (int64_t q = 0; q < n; q++) {
-        k->now[q] = (triple){.m = -INFINITY, .segment = -1};
+        k->m[q] = -INFINITY;
+        k->now[q].segment = -1;
     }
     int64_t from = qn__max_i64(segment * SEGMENT_BLOCKS, r->first);
     int64_t to = qn__min_i64(segment * SEGMENT_BLOCKS + SEGMENT_BLOCKS - 1, r->last);
@@ -402,8 +430,7 @@ static void one_segment(const view *w, const run *r, int64_t g, int64_t segment,
                 l[j] += l[j + step];
             }
         }
-        k->now[q].l = l[0];
-        k->now[q].segment = segment;
+        k->now[q] = (triple){.m = k->m[q], .l = l[0], .segment = segment};
     }
 }
 

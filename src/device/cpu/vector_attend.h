@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "base/fmath.h"
+#include "base/mem.h"
 #include "device/cpu/attend.h"
 #include "device/cpu/vector.h"
 
@@ -50,30 +51,39 @@ ALWAYS float v_lane0(v16 x)
 
 /* Products --------------------------------------------------------------------------------------
  *
- * These work on single registers, because a tile fills the register file: sums of TILE_ROWS
- * queries, one value of each, and one register of b.
+ * These work on single registers, because a tile fills the register file: sums of some queries, one
+ * value of each, and one register of b. F32 comes from the cache (of prompts, which bring a block
+ * to F32 for many queries): tiles have what needs the fewest loads. Other types come from memory
+ * and are widened in the registers, for a few queries: tiles have all of them, and ask for the same
+ * place of the next block.
  */
+
+/* How a register of b is made. */
+typedef enum kind { KIND_F32, KIND_F16, KIND_BF16, KIND_Q8_K, KIND_Q8_V } kind;
 
 /* clang-format off */
 #if QN_VECTOR_512
 #define REG       16 /* lanes */
-#define TILE_ROWS 6
+#define MOST_ROWS 6
 typedef __m512 reg;
 ALWAYS reg r_zero(void) { return _mm512_setzero_ps(); }
 ALWAYS reg r_set(float x) { return _mm512_set1_ps(x); }
 ALWAYS reg r_load(const float *p) { return _mm512_loadu_ps(p); }
 ALWAYS void r_store(float *p, reg x) { _mm512_storeu_ps(p, x); }
+ALWAYS reg r_mul(reg x, reg y) { return _mm512_mul_ps(x, y); }
 ALWAYS reg r_fma(reg x, reg y, reg z) { return _mm512_fmadd_ps(x, y, z); }
 ALWAYS reg r_from_f16(const uint16_t *p) { return v_from_f16(p); }
 ALWAYS reg r_from_bf16(const uint16_t *p) { return v_from_bf16(p); }
+ALWAYS reg r_from_i8(const int8_t *p) { return v_from_i8(p); }
 #else
 #define REG       8
-#define TILE_ROWS 3
+#define MOST_ROWS 4
 typedef __m256 reg;
 ALWAYS reg r_zero(void) { return _mm256_setzero_ps(); }
 ALWAYS reg r_set(float x) { return _mm256_set1_ps(x); }
 ALWAYS reg r_load(const float *p) { return _mm256_loadu_ps(p); }
 ALWAYS void r_store(float *p, reg x) { _mm256_storeu_ps(p, x); }
+ALWAYS reg r_mul(reg x, reg y) { return _mm256_mul_ps(x, y); }
 ALWAYS reg r_fma(reg x, reg y, reg z) { return _mm256_fmadd_ps(x, y, z); }
 ALWAYS reg r_from_f16(const uint16_t *p)
 {
@@ -83,6 +93,10 @@ ALWAYS reg r_from_bf16(const uint16_t *p)
 {
     __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
+}
+ALWAYS reg r_from_i8(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 #endif
 /* clang-format on */
@@ -94,54 +108,95 @@ ALWAYS reg r_from_bf16(const uint16_t *p)
 #define LOADED(x) __asm__("" : "+v"(x))
 #endif
 
-#define TILE_COLS (32 / REG) /* registers of a query in a tile */
-#define WIDE_COLS 8          /* of a single query: enough chains to hide their latency */
+#define MOST_COLS 8  /* registers of a query in a tile */
+#define GROUP     32 /* rows of K, or columns of V, that share a Q8_0 scale */
 
-ALWAYS reg load_b(const qn_type type, const void *b, size_t at)
+ALWAYS size_t size_of(const kind type)
 {
+    return type == KIND_F32 ? 4 : type == KIND_F16 || type == KIND_BF16 ? 2 : 1;
+}
+
+/* Elements `at` and up of b; scale: of Q8_0. */
+ALWAYS reg load_b(const kind type, const uint8_t *b, size_t at, reg scale)
+{
+    b += at * size_of(type);
     switch (type) {
-    case QN_TYPE_F16:
-        return r_from_f16((const uint16_t *)b + at);
-    case QN_TYPE_BF16:
-        return r_from_bf16((const uint16_t *)b + at);
+    case KIND_F32:
+        return r_load((const float *)(const void *)b);
+    case KIND_F16:
+        return r_from_f16((const uint16_t *)(const void *)b);
+    case KIND_BF16:
+        return r_from_bf16((const uint16_t *)(const void *)b);
     default:
-        return r_load((const float *)b + at);
+        return r_mul(r_from_i8((const int8_t *)b), scale);
     }
 }
 
-/* `rows` queries from q on, `cols` registers of columns from i on. */
-ALWAYS void tile(const qn_attend_product *p, int64_t q, int64_t i, const int rows, const int cols,
-                 const qn_type type)
+/* Rows `from` and up of b, at most to `end`, for sums in acc[row][col]. */
+ALWAYS void tile_rows(const qn_attend_product *p, int64_t q, int64_t i, int64_t from, int64_t end,
+                      const int rows, const int cols, const kind type, reg *acc)
 {
-    reg acc[4 * TILE_ROWS];
-    const size_t lda = p->lda, ldb = p->ldb, ldc = p->ldc;
-    const float *a = p->a + (size_t)q * lda, *end = a + p->n_k;
-    float *c = p->c + (size_t)q * ldc + i;
-    size_t at = (size_t)i;
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++) {
+    const size_t lda = p->lda, ldb = p->ldb;
+    const float *a = p->a + (size_t)q * lda + from;
+    const uint8_t *b = p->b;
+    const ptrdiff_t ahead = p->next ? (const uint8_t *)p->next - b : 0;
+    const int lines = type == KIND_F32 ? 0 : ((int)size_of(type) * REG * cols + 63) / 64;
+    size_t at = (size_t)from * ldb + (size_t)i;
+    reg scale[MOST_COLS];
+    if (type == KIND_Q8_K) {
+        const uint16_t *scales = p->scales + from / GROUP * LANES + i;
 #pragma GCC unroll 16
         for (int k = 0; k < cols; k++) {
-            acc[r * cols + k] = p->fresh ? r_zero() : r_load(c + (size_t)r * ldc + REG * k);
+            scale[k] = r_from_f16(scales + REG * k);
         }
     }
-    for (; a < end; a++, at += ldb) {
-        reg x[TILE_ROWS];
+    for (int64_t j = from; j < end; j++, a++, at += ldb) {
+        reg x[MOST_ROWS];
+        for (int n = 0; n < lines; n++) {
+            __builtin_prefetch(b + (ptrdiff_t)(at * size_of(type)) + 64 * n + ahead);
+        }
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r++) {
             x[r] = r_set(a[(size_t)r * lda]);
         }
 #pragma GCC unroll 16
         for (int k = 0; k < cols; k++) {
-            reg b = load_b(type, p->b, at + (size_t)(REG * k));
+            if (type == KIND_Q8_V) { /* a group is a whole number of registers */
+                scale[k] = REG * k % GROUP == 0
+                               ? r_set(_cvtsh_ss(p->scales[(at + (size_t)(REG * k)) / GROUP]))
+                               : scale[k - 1];
+            }
+            reg y = load_b(type, b, at + (size_t)(REG * k), scale[k]);
             if (rows > 1) {
-                LOADED(b);
+                LOADED(y);
             }
 #pragma GCC unroll 16
             for (int r = 0; r < rows; r++) {
-                acc[r * cols + k] = r_fma(x[r], b, acc[r * cols + k]);
+                acc[r * cols + k] = r_fma(x[r], y, acc[r * cols + k]);
             }
         }
+    }
+}
+
+/* `rows` queries from q on, `cols` registers of columns from i on. */
+ALWAYS void tile(const qn_attend_product *p, int64_t q, int64_t i, const int rows, const int cols,
+                 const kind type)
+{
+    reg acc[16];
+    const size_t ldc = p->ldc;
+    float *c = p->c + (size_t)q * ldc + i;
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+        reg factor = p->factors ? r_set(p->factors[q + r]) : r_set(1.0F); /* times one is exact */
+#pragma GCC unroll 16
+        for (int k = 0; k < cols; k++) {
+            acc[r * cols + k] =
+                p->fresh ? r_zero() : r_mul(r_load(c + (size_t)r * ldc + REG * k), factor);
+        }
+    }
+    const int64_t step = type == KIND_Q8_K ? GROUP : p->n_k;
+    for (int64_t from = 0; from < p->n_k; from += step) {
+        tile_rows(p, q, i, from, qn__min_i64(from + step, p->n_k), rows, cols, type, acc);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
@@ -152,36 +207,82 @@ ALWAYS void tile(const qn_attend_product *p, int64_t q, int64_t i, const int row
     }
 }
 
-ALWAYS float element(const qn_type type, const void *b, size_t at)
+ALWAYS float element(const kind type, const qn_attend_product *p, int64_t j, int64_t i)
 {
+    size_t at = (size_t)j * p->ldb + (size_t)i;
     switch (type) {
-    case QN_TYPE_F16:
-        return _cvtsh_ss(((const uint16_t *)b)[at]);
-    case QN_TYPE_BF16:
-        return qn__bf16_to_f32(((const uint16_t *)b)[at]);
-    default:
-        return ((const float *)b)[at];
+    case KIND_F32:
+        return ((const float *)p->b)[at];
+    case KIND_F16:
+        return _cvtsh_ss(((const uint16_t *)p->b)[at]);
+    case KIND_BF16:
+        return qn__bf16_to_f32(((const uint16_t *)p->b)[at]);
+    default: /* never alone: Q8_0 has whole groups */
+        return 0.0F;
     }
 }
 
 /* Columns from i on, fewer than a register, one by one. */
-ALWAYS void rest_columns(const qn_attend_product *p, int64_t i, const qn_type type)
+ALWAYS void rest_columns(const qn_attend_product *p, int64_t i, const kind type)
 {
     for (int64_t q = 0; q < p->n_q; q++) {
         const float *a = p->a + (size_t)q * p->lda;
         float *c = p->c + (size_t)q * p->ldc;
         for (int64_t k = i; k < p->n; k++) {
-            float acc = p->fresh ? 0.0F : c[k];
+            float acc = p->fresh ? 0.0F : p->factors ? c[k] * p->factors[q] : c[k];
             for (int64_t j = 0; j < p->n_k; j++) {
-                acc = fmaf(a[j], element(type, p->b, (size_t)j * p->ldb + (size_t)k), acc);
+                acc = fmaf(a[j], element(type, p, j, k), acc);
             }
             c[k] = acc;
         }
     }
 }
 
+/* `rows` queries from q on, all columns but the last few; `cols` registers of them at a time. */
+ALWAYS void row_of_tiles(const qn_attend_product *p, int64_t q, const int rows, const int cols,
+                         const kind type)
+{
+    int64_t i = 0;
+    for (; i + REG * cols <= p->n; i += REG * cols) {
+        tile(p, q, i, rows, cols, type);
+    }
+    for (; cols > 4 && i + REG * 4 <= p->n; i += REG * 4) {
+        tile(p, q, i, rows, 4, type);
+    }
+    for (; i + REG <= p->n; i += REG) {
+        tile(p, q, i, rows, 1, type);
+    }
+}
+
+/* Few queries, types that are widened. As many columns as keep enough chains in flight. */
+ALWAYS void few_queries(const qn_attend_product *p, const kind type)
+{
+    const int two = 32 / REG < 4 ? 2 : 4; /* all lanes of a score block, at most */
+    int64_t q = 0, n = p->n_q;
+    for (; n - q >= 4; q += 4) {
+        row_of_tiles(p, q, 4, 2, type);
+    }
+    if (n - q == 3) {
+        row_of_tiles(p, q, 3, two, type);
+    } else if (n - q == 2) {
+        row_of_tiles(p, q, 2, two, type);
+    } else if (n - q == 1) {
+        row_of_tiles(p, q, 1, type == KIND_Q8_K ? two : 8, type);
+    }
+    if (p->n % REG != 0) {
+        rest_columns(p, p->n / REG * REG, type);
+    }
+}
+
+#if QN_VECTOR_512
+#define TILE_ROWS 6
+#else
+#define TILE_ROWS 3
+#endif
+#define TILE_COLS (32 / REG)
+
 /* All queries, `cols` registers of columns from i on. */
-ALWAYS void column(const qn_attend_product *p, int64_t i, const int cols, const qn_type type)
+ALWAYS void column_of_tiles(const qn_attend_product *p, int64_t i, const int cols, const kind type)
 {
     int64_t q = 0, n = p->n_q;
     while (n - q >= TILE_ROWS && n - q != TILE_ROWS + 1) { /* not one alone at the end */
@@ -205,48 +306,58 @@ ALWAYS void column(const qn_attend_product *p, int64_t i, const int cols, const 
     }
 }
 
-ALWAYS void accumulate_as(const qn_attend_product *p, const qn_type type)
+static void accumulate_f32(const qn_attend_product *p)
 {
     int64_t i = 0;
-    if (p->n_q == 1) {
-        for (; i + REG * WIDE_COLS <= p->n; i += REG * WIDE_COLS) {
-            tile(p, 0, i, 1, WIDE_COLS, type);
-        }
+    for (; p->n_q == 1 && i + REG * 8 <= p->n; i += REG * 8) {
+        tile(p, 0, i, 1, 8, KIND_F32);
     }
     for (; i + REG * TILE_COLS <= p->n; i += REG * TILE_COLS) {
-        column(p, i, TILE_COLS, type);
+        column_of_tiles(p, i, TILE_COLS, KIND_F32);
     }
     for (; i + REG <= p->n; i += REG) {
-        column(p, i, 1, type);
+        column_of_tiles(p, i, 1, KIND_F32);
     }
     if (i < p->n) {
-        rest_columns(p, i, type);
+        rest_columns(p, i, KIND_F32);
     }
 }
 
 static void accumulate_f16(const qn_attend_product *p)
 {
-    accumulate_as(p, QN_TYPE_F16);
+    few_queries(p, KIND_F16);
 }
 
 static void accumulate_bf16(const qn_attend_product *p)
 {
-    accumulate_as(p, QN_TYPE_BF16);
+    few_queries(p, KIND_BF16);
 }
 
-static void accumulate_f32(const qn_attend_product *p)
+static void accumulate_q8_k(const qn_attend_product *p)
 {
-    accumulate_as(p, QN_TYPE_F32);
+    few_queries(p, KIND_Q8_K);
+}
+
+static void accumulate_q8_v(const qn_attend_product *p)
+{
+    few_queries(p, KIND_Q8_V);
 }
 
 static void accumulate(const qn_attend_product *p)
 {
-    if (p->b_type == QN_TYPE_F16) {
+    switch (p->b_type) {
+    case QN_TYPE_F16:
         accumulate_f16(p);
-    } else if (p->b_type == QN_TYPE_BF16) {
+        break;
+    case QN_TYPE_BF16:
         accumulate_bf16(p);
-    } else {
+        break;
+    case QN_TYPE_Q8_0:
+        (p->is_v ? accumulate_q8_v : accumulate_q8_k)(p);
+        break;
+    default:
         accumulate_f32(p);
+        break;
     }
 }
 
@@ -254,35 +365,40 @@ static void accumulate(const qn_attend_product *p)
  */
 
 /* The score that a dot product becomes; `lane`: number of the first lane. */
-ALWAYS v16 score(const qn_attend_soft *p, v16 x, int64_t distance, int lane)
+ALWAYS v16 score(const qn_attend_soft *p, float slope, v16 x, int lane)
 {
     x = v_mul(x, v_set(p->scale));
     if (p->soft_cap != 0.0F) {
         v16 cap = v_set(p->soft_cap);
         x = v_mul(cap, v_tanh(v_div(x, cap)));
     }
-    if (p->slope != 0.0F) {
+    if (slope != 0.0F) {
         static const int32_t steps[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-        v16i first = vi_set((int32_t)distance - lane);
+        v16i first = vi_set((int32_t)p->distance - lane);
         v16i step = v_bits(v_load((const float *)(const void *)steps));
-        x = v_fma(v_set(-p->slope), v_abs(vi_convert(vi_sub(first, step))), x);
+        x = v_fma(v_set(-slope), v_abs(vi_convert(vi_sub(first, step))), x);
     }
     return x;
 }
 
-static float soften(const qn_attend_soft *p, uint32_t mask, int64_t distance, float s[32], float *m,
-                    float l[32])
+/* One head. `all`: no key is missing. */
+ALWAYS float soften_one(const qn_attend_soft *p, float slope, const bool all, float *s, float *m,
+                        float *l)
 {
     const v16 low = v_set(-INFINITY), zero = v_set(0.0F);
-    const v16m here = v_mask(mask & 0xffffU), there = v_mask(mask >> 16);
-    v16 x = score(p, v_load(s), distance, 0), y = score(p, v_load(s + 16), distance, 16);
-    v16 top = v_max(v_select(here, x, low), low); /* a NaN is passed over */
-    top = v_max(v_max(v_select(there, y, low), low), top);
+    const v16m here = v_mask(p->mask & 0xffffU), there = v_mask(p->mask >> 16);
+    v16 x = score(p, slope, v_load(s), 0), y = score(p, slope, v_load(s + 16), 16);
+    v16 top = v_max(all ? x : v_select(here, x, low), low); /* a NaN is passed over */
+    top = v_max(v_max(all ? y : v_select(there, y, low), low), top);
     float before = *m, largest = v_max_lanes(top);
     largest = largest > before ? largest : before;
     v16 peak = v_set(largest);
-    x = v_select(here, v_exp(v_sub(x, peak)), zero);
-    y = v_select(there, v_exp(v_sub(y, peak)), zero);
+    x = v_exp(v_sub(x, peak));
+    y = v_exp(v_sub(y, peak));
+    if (!all) {
+        x = v_select(here, x, zero);
+        y = v_select(there, y, zero);
+    }
     float c = 1.0F; /* e^0 */
     if (before != largest || largest == -INFINITY) {
         c = v_lane0(v_exp(v_set(before - largest)));
@@ -294,6 +410,15 @@ static float soften(const qn_attend_soft *p, uint32_t mask, int64_t distance, fl
     v_store(s + 16, y);
     *m = largest;
     return c;
+}
+
+static void soften(const qn_attend_soft *p, int64_t n, float *s, float *m, float *l, float *factors)
+{
+    for (int64_t i = 0; i < n; i++, s += LANES, l += LANES) {
+        float slope = p->slopes ? p->slopes[i] : 0.0F;
+        factors[i] = p->mask == UINT32_MAX ? soften_one(p, slope, true, s, m + i, l)
+                                           : soften_one(p, slope, false, s, m + i, l);
+    }
 }
 
 /* The rest --------------------------------------------------------------------------------------

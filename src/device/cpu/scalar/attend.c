@@ -17,15 +17,21 @@ static void widen_q8_0(const void *block, int64_t d, bool is_v, float *to)
     }
 }
 
-static float element(qn_type type, const void *b, size_t at)
+/* b[j][i]. */
+static float element(const qn_attend_product *p, int64_t j, int64_t i)
 {
-    switch (type) {
+    size_t at = (size_t)j * p->ldb + (size_t)i;
+    switch (p->b_type) {
     case QN_TYPE_F16:
-        return qn__f16_to_f32(((const uint16_t *)b)[at]);
+        return qn__f16_to_f32(((const uint16_t *)p->b)[at]);
     case QN_TYPE_BF16:
-        return qn__bf16_to_f32(((const uint16_t *)b)[at]);
+        return qn__bf16_to_f32(((const uint16_t *)p->b)[at]);
+    case QN_TYPE_Q8_0: {
+        int64_t scale = p->is_v ? (int64_t)at / 32 : j / 32 * LANES + i;
+        return (float)((const int8_t *)p->b)[at] * qn__f16_to_f32(p->scales[scale]);
+    }
     default:
-        return ((const float *)b)[at];
+        return ((const float *)p->b)[at];
     }
 }
 
@@ -35,41 +41,48 @@ static void accumulate(const qn_attend_product *p)
         const float *a = p->a + (size_t)q * p->lda;
         float *c = p->c + (size_t)q * p->ldc;
         for (int64_t i = 0; i < p->n; i++) {
-            float acc = p->fresh ? 0.0F : c[i];
+            float acc = p->fresh ? 0.0F : p->factors ? c[i] * p->factors[q] : c[i];
             for (int64_t j = 0; j < p->n_k; j++) {
-                acc = fmaf(a[j], element(p->b_type, p->b, (size_t)j * p->ldb + (size_t)i), acc);
+                acc = fmaf(a[j], element(p, j, i), acc);
             }
             c[i] = acc;
         }
     }
 }
 
-static float soften(const qn_attend_soft *p, uint32_t mask, int64_t distance, float s[32], float *m,
-                    float l[32])
+static float soften_one(const qn_attend_soft *p, float slope, float *s, float *m, float *l)
 {
     float before = *m, largest = before;
     for (int j = 0; j < LANES; j++) {
-        if (!(mask >> j & 1U)) {
+        if (!(p->mask >> j & 1U)) {
             continue;
         }
         float x = s[j] * p->scale;
         if (p->soft_cap != 0.0F) {
             x = p->soft_cap * qn__tanhf(x / p->soft_cap);
         }
-        if (p->slope != 0.0F) {
-            int64_t apart = distance - j;
-            x = fmaf(-p->slope, (float)(apart < 0 ? -apart : apart), x);
+        if (slope != 0.0F) {
+            int64_t apart = p->distance - j;
+            x = fmaf(-slope, (float)(apart < 0 ? -apart : apart), x);
         }
         s[j] = x;
         largest = x > largest ? x : largest;
     }
     float c = qn__expf(before - largest);
     for (int j = 0; j < LANES; j++) {
-        s[j] = mask >> j & 1U ? qn__expf(s[j] - largest) : 0.0F;
+        s[j] = p->mask >> j & 1U ? qn__expf(s[j] - largest) : 0.0F;
         l[j] = fmaf(l[j], c, s[j]);
     }
     *m = largest;
     return c;
+}
+
+static void soften(const qn_attend_soft *p, int64_t n, float *s, float *m, float *l, float *factors)
+{
+    for (int64_t i = 0; i < n; i++) {
+        factors[i] =
+            soften_one(p, p->slopes ? p->slopes[i] : 0.0F, s + i * LANES, m + i, l + i * LANES);
+    }
 }
 
 static void merge(float *a, float e, const float *b, float e2, int64_t n)
