@@ -92,3 +92,26 @@ void qn__draw_pick(qn_draw *draw, qn_candidates *c)
     qn__draw_forget(draw); /* the last look decides whether the token costs a number */
     qn__dist_row(c, qn__row_needs_draw(c) ? qn__draw_fraction(draw) : 0);
 }
+
+void qn__draw_write_ahead(qn_draw *draw, int32_t j, uint64_t *fractions)
+{
+    for (int32_t i = 0; i <= j; i++) {
+        fractions[i] = qn__draw_fraction_ahead(draw, (uint32_t)i);
+    }
+    qn__draw_forget(draw);
+}
+
+bool qn__draw_pick_ahead(qn_candidates *c, const uint64_t *fractions, uint32_t n_drawn)
+{
+    bool needs = qn__row_needs_draw(c);
+    qn__dist_row(c, needs ? fractions[n_drawn] : 0);
+    return needs;
+}
+
+void qn__draw_take(qn_draw *draw, bool drew)
+{
+    qn__draw_forget(draw);
+    if (drew) {
+        (void)qn__draw_fraction(draw);
+    }
+}

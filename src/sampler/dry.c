@@ -7,11 +7,12 @@
  * end the part that is compared.
  */
 #include <math.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/fmath.h"
 #include "base/mem.h"
-#include "sampler/sampler.h"
+#include "sampler/graph.h"
 
 /* ln of the largest float: base^e stays below it. */
 #define LOG_FLT_MAX 88.7228391
@@ -206,13 +207,75 @@ static void dry_reset(void *state)
     qn__history_clear(&((dry_state *)state)->history);
 }
 
+/* In a graph, a row gets the list: ids, then what they lose. */
+typedef struct dry_params {
+    int64_t n;
+    union {
+        int32_t id;
+        float value;
+    } list[];
+} dry_params;
+
+static void dry_stage(void *params, qn_candidates *c)
+{
+    const dry_params *p = params;
+    if (p->n > 0) {
+        qn__bias_row(c, &p->list[0].id, &p->list[p->n].value, (size_t)p->n);
+    }
+}
+
+const qn_sample_stage qn__stage_dry = {.name = "dry", .row = dry_stage};
+
+static size_t params_bytes(size_t n)
+{
+    return sizeof(dry_params) + 2 * n * sizeof(int32_t);
+}
+
+static size_t dry_room(const void *state, int32_t j, size_t n_drafts)
+{
+    const qn_history *h = &((const dry_state *)state)->history;
+    (void)j;
+    size_t n = h->count + n_drafts;
+    return params_bytes(n < h->capacity ? n : h->capacity);
+}
+
+static size_t dry_write(void *state, int32_t j, void *out)
+{
+    dry_state *s = state;
+    dry_params *p = out;
+    (void)j;
+    size_t n = list_penalties(s, true);
+    p->n = (int64_t)n;
+    memcpy(p->list, part_of(s, IDS), n * sizeof(int32_t));
+    memcpy(p->list + n, part_of(s, VALUES), n * sizeof(float));
+    return params_bytes(n);
+}
+
+static void dry_begin(void *state)
+{
+    qn__history_forget_drafts(&((dry_state *)state)->history);
+}
+
+static void dry_draft(void *state, int32_t token)
+{
+    dry_state *s = state;
+    qn__history_draft(&s->history, part_of(s, RING), token);
+}
+
+static const qn_sampler_graph dry_graph = {.stage = QN_STAGE_DRY,
+                                           .room = dry_room,
+                                           .params = dry_write,
+                                           .begin = dry_begin,
+                                           .draft = dry_draft};
+
 static const qn_sampler_interface dry_fns = {.name = dry_name,
                                              .accept = dry_accept,
                                              .apply = dry_apply,
                                              .reset = dry_reset,
                                              .clone = qn__plain_clone,
                                              .copy_state = qn__plain_copy,
-                                             .free = qn__plain_free};
+                                             .free = qn__plain_free,
+                                             .graph = &dry_graph};
 
 qn_sampler *qn__sampler_dry(const qn_dry_options *o, const qn_dry_breakers *breakers, qn_error *err)
 {

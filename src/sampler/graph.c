@@ -20,7 +20,12 @@ static const qn_sample_stage *const stages[QN_STAGE_COUNT] = {
     [QN_STAGE_LOGIT_BIAS] = &qn__stage_logit_bias,
     [QN_STAGE_XTC] = &qn__stage_xtc,
     [QN_STAGE_PENALTIES] = &qn__stage_penalties,
+    [QN_STAGE_DRY] = &qn__stage_dry,
+    [QN_STAGE_INFILL] = &qn__stage_infill,
+    [QN_STAGE_REASONING] = &qn__stage_reasoning,
+    [QN_STAGE_MIROSTAT] = &qn__stage_mirostat,
     [QN_STAGE_MIROSTAT_V2] = &qn__stage_mirostat_v2,
+    [QN_STAGE_ADAPTIVE_P] = &qn__stage_adaptive_p,
 };
 
 const qn_sample_table qn__sample_table = {

@@ -40,7 +40,12 @@ typedef enum qn_stage_id {
     QN_STAGE_LOGIT_BIAS,
     QN_STAGE_XTC,
     QN_STAGE_PENALTIES,
+    QN_STAGE_DRY,
+    QN_STAGE_INFILL,
+    QN_STAGE_REASONING,
+    QN_STAGE_MIROSTAT,
     QN_STAGE_MIROSTAT_V2,
+    QN_STAGE_ADAPTIVE_P,
     QN_STAGE_COUNT,
     QN_STAGE_NONE /* a sampler that is off: part of the prefix, nothing to do */
 } qn_stage_id;
@@ -50,7 +55,8 @@ extern const qn_sample_table qn__sample_table;
 /* The stages, each in its sampler's file. */
 extern const qn_sample_stage qn__stage_greedy, qn__stage_dist, qn__stage_top_k, qn__stage_top_p,
     qn__stage_min_p, qn__stage_temp, qn__stage_temp_ext, qn__stage_typical, qn__stage_top_n_sigma,
-    qn__stage_logit_bias, qn__stage_xtc, qn__stage_penalties, qn__stage_mirostat_v2;
+    qn__stage_logit_bias, qn__stage_xtc, qn__stage_penalties, qn__stage_dry, qn__stage_infill,
+    qn__stage_reasoning, qn__stage_mirostat, qn__stage_mirostat_v2, qn__stage_adaptive_p;
 
 /* A sampler's form; the `graph` of its interface. */
 typedef struct qn_sampler_graph {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "sampler/sampler.h"
+#include "sampler/graph.h"
 
 /* Candidates looked at: joining compares each with each. */
 #define CANDIDATES_MAX 1024
@@ -131,11 +131,23 @@ static void infill_apply(void *state, qn_candidates *c)
     qn__infill_row(c, ((const infill_state *)state)->vocab);
 }
 
+/* Its parameters hold the address of the vocabulary, which outlives the sampler. */
+const qn_sample_stage qn__stage_infill = {.name = "infill", .row = infill_apply};
+
+static size_t infill_keep(const void *state, size_t n)
+{
+    (void)state;
+    return n < CANDIDATES_MAX ? n : CANDIDATES_MAX;
+}
+
+static const qn_sampler_graph infill_graph = {.stage = QN_STAGE_INFILL, .keep = infill_keep};
+
 static const qn_sampler_interface infill_fns = {.name = infill_name,
                                                 .apply = infill_apply,
                                                 .clone = qn__plain_clone,
                                                 .copy_state = qn__plain_copy,
-                                                .free = qn__plain_free};
+                                                .free = qn__plain_free,
+                                                .graph = &infill_graph};
 
 qn_sampler *qn_sampler_infill(const qn_vocab *vocab, qn_error *err)
 {

@@ -85,10 +85,7 @@ size_t qn__mirostat_params_write(qn_mirostat *m, int32_t j, qn_mirostat_params *
     *out = (qn_mirostat_params){
         .memory = m->memory, .tau = m->tau, .eta = m->eta, .token = m->draft, .n_fractions = j + 1};
     out->memory.token = QN_TOKEN_NONE; /* nothing is picked yet in this batch */
-    for (int32_t i = 0; i <= j; i++) {
-        out->fractions[i] = qn__draw_fraction_ahead(&m->draw, (uint32_t)i);
-    }
-    qn__draw_forget(&m->draw); /* `take` tells whether one was used */
+    qn__draw_write_ahead(&m->draw, j, out->fractions);
     m->draft = QN_TOKEN_NONE;
     return qn__mirostat_room(j);
 }
@@ -110,10 +107,7 @@ void qn__mirostat_take(qn_mirostat *m, const int32_t *carry)
     memcpy(&row, carry, sizeof row);
     m->memory.token = row.token;
     m->memory.surprise = row.surprise;
-    qn__draw_forget(&m->draw);
-    if (row.drew) {
-        (void)qn__draw_fraction(&m->draw);
-    }
+    qn__draw_take(&m->draw, row.drew != 0);
 }
 
 void qn__mirostat_row_begin(const qn_mirostat_params *p, const int32_t *carry,
@@ -126,8 +120,7 @@ void qn__mirostat_row_begin(const qn_mirostat_params *p, const int32_t *carry,
 void qn__mirostat_row_end(const qn_mirostat_params *p, qn_mirostat_memory *memory, qn_candidates *c,
                           int32_t *carry)
 {
-    memory->drew = qn__row_needs_draw(c);
-    qn__dist_row(c, memory->drew ? p->fractions[memory->n_drawn] : 0);
+    memory->drew = qn__draw_pick_ahead(c, p->fractions, memory->n_drawn);
     memory->n_drawn += memory->drew;
     remember(memory, c);
     memcpy(carry, memory, sizeof *memory);
@@ -189,6 +182,67 @@ static bool mirostat_seed(const void *state, uint32_t *out)
     return true;
 }
 
+/* In a graph: the steps stand behind the numbers. */
+typedef struct mirostat_params {
+    float log_vocab;
+    uint32_t n_steps;
+    float steps[];
+} mirostat_params;
+
+static void mirostat_stage(void *params, int32_t *carry, qn_candidates *c)
+{
+    const qn_mirostat_params *common = params;
+    const mirostat_params *p = (const void *)(common->fractions + common->n_fractions);
+    qn_mirostat_memory memory;
+    qn__mirostat_row_begin(common, carry, &memory);
+    qn__mirostat_row(c, p->steps, p->n_steps, p->log_vocab, memory.mu);
+    qn__mirostat_row_end(common, &memory, c, carry);
+}
+
+const qn_sample_stage qn__stage_mirostat = {.name = "mirostat", .carried = mirostat_stage};
+
+static size_t mirostat_room(const void *state, int32_t j, size_t n_drafts)
+{
+    const mirostat_state *s = state;
+    (void)n_drafts;
+    return qn__mirostat_room(j) + sizeof(mirostat_params) + s->n_steps * sizeof(float);
+}
+
+static size_t mirostat_write(void *state, int32_t j, void *out)
+{
+    mirostat_state *s = state;
+    size_t bytes = qn__mirostat_params_write(&s->m, j, out);
+    mirostat_params *p = (void *)((uint8_t *)out + bytes);
+    p->log_vocab = s->log_vocab;
+    p->n_steps = s->n_steps;
+    memcpy(p->steps, s->steps, s->n_steps * sizeof(float));
+    return mirostat_room(s, j, 0);
+}
+
+static void mirostat_begin(void *state)
+{
+    qn__mirostat_begin(&((mirostat_state *)state)->m);
+}
+
+static void mirostat_draft(void *state, int32_t token)
+{
+    qn__mirostat_draft(&((mirostat_state *)state)->m, token);
+}
+
+static void mirostat_take(void *state, const int32_t *carry)
+{
+    qn__mirostat_take(&((mirostat_state *)state)->m, carry);
+}
+
+static const qn_sampler_graph mirostat_graph = {.stage = QN_STAGE_MIROSTAT,
+                                                .picks = true,
+                                                .draws = true,
+                                                .room = mirostat_room,
+                                                .params = mirostat_write,
+                                                .begin = mirostat_begin,
+                                                .draft = mirostat_draft,
+                                                .take = mirostat_take};
+
 static const qn_sampler_interface mirostat_fns = {.name = mirostat_name,
                                                   .accept = mirostat_accept,
                                                   .apply = mirostat_apply,
@@ -196,7 +250,8 @@ static const qn_sampler_interface mirostat_fns = {.name = mirostat_name,
                                                   .clone = qn__plain_clone,
                                                   .copy_state = qn__plain_copy,
                                                   .free = qn__plain_free,
-                                                  .seed = mirostat_seed};
+                                                  .seed = mirostat_seed,
+                                                  .graph = &mirostat_graph};
 
 qn_sampler *qn_sampler_mirostat(int32_t n_vocab, uint32_t seed, float tau, float eta, int32_t m,
                                 qn_error *err)

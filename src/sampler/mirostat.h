@@ -13,6 +13,7 @@ typedef struct qn_mirostat_memory {
     uint32_t n_drawn; /* numbers that the rows of the batch took up to here */
     uint32_t unused;
 } qn_mirostat_memory;
+_Static_assert(sizeof(qn_mirostat_memory) == QN_SAMPLE_CARRY_WORDS * sizeof(int32_t), "a carry");
 
 typedef struct qn_mirostat {
     float tau, eta;

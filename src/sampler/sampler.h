@@ -133,6 +133,13 @@ bool qn__row_needs_draw(const qn_candidates *c);
 /* Picks by weight; without a draw where only one candidate can be picked. */
 void qn__draw_pick(qn_draw *draw, qn_candidates *c);
 
+/* The same in a graph, where rows of a sequence follow each other: row j is given the next j + 1
+ * numbers and takes the one behind those that the rows before it took, if it needs one. Writing
+ * them is no look: `take` is, for a row that did. */
+void qn__draw_write_ahead(qn_draw *draw, int32_t j, uint64_t *fractions);
+bool qn__draw_pick_ahead(qn_candidates *c, const uint64_t *fractions, uint32_t n_drawn);
+void qn__draw_take(qn_draw *draw, bool drew);
+
 /*
  * The last tokens of the text, in a ring of `capacity` > 0. Tokens that may follow (drafts) are in
  * a second one behind it, so that the text is unchanged by them: `ring` has room for 2 capacity.
