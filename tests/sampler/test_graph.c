@@ -40,14 +40,22 @@ static float value(int kind, size_t i, size_t n, qn_test_random *r)
     }
 }
 
-/* A node with rows of many chains, up to three a chain. */
-enum { ROWS_MAX = 800 };
+/* A node with rows of many chains, up to four a chain. What the chain picks for a row outside is
+ * most often the batch's next token; where it is not, the rows behind it are for nothing. */
+enum { ROWS_MAX = 1000 };
+typedef struct bench_row {
+    int32_t chain, nth, kind;
+    int32_t token, draft, extra; /* picked; the batch's next ones, extra may be none */
+    bool live;                   /* the rows before it were followed */
+    int32_t slot;                /* in the node: first the first rows of all chains, and so on */
+} bench_row;
+
 typedef struct bench {
-    size_t n; /* vocabulary */
-    int32_t n_chains, n_rows;
-    qn_sampler *chains[ROWS_MAX];
+    size_t n;                                       /* vocabulary */
+    int32_t n_chains, n_rows, limit;                /* limit: most rows */
+    qn_sampler *chains[ROWS_MAX], *saved[ROWS_MAX]; /* saved: as they were at first */
     qn_chain_form forms[ROWS_MAX];
-    int32_t chain_of[ROWS_MAX], nth[ROWS_MAX], kind[ROWS_MAX];
+    bench_row rows[ROWS_MAX];
     size_t program_words;
     float *logits; /* [n, N_KINDS] */
 } bench;
@@ -55,24 +63,87 @@ typedef struct bench {
 static void add_chain(bench *b, qn_sampler *chain, qn_test_random *r)
 {
     int32_t at = b->n_chains++;
+    qn_test_random_text(chain, (int32_t)(qn_test_bits(r) % 40), (int32_t)b->n, r);
     b->chains[at] = chain;
+    b->saved[at] = qn_sampler_clone(chain, &err);
+    assert_non_null(b->saved[at]);
     qn_test_ok(qn__chain_attach(chain, true, b->n, &b->forms[at], &err), err);
-    size_t words = qn__chain_program_words(chain, &b->forms[at], 0, 0);
-    b->program_words = words > b->program_words ? words : b->program_words;
-    int32_t count = 1 + (int32_t)(qn_test_bits(r) % 3);
-    for (int32_t j = 0; j < count && b->n_rows < ROWS_MAX; j++) {
-        b->chain_of[b->n_rows] = at;
-        b->nth[b->n_rows] = j;
-        b->kind[b->n_rows++] = (int32_t)(qn_test_bits(r) % N_KINDS);
+    int32_t count = 1 + (int32_t)(qn_test_bits(r) % 4);
+    for (int32_t j = 0; j < count && b->n_rows < b->limit; j++) {
+        int32_t kind = qn_test_bits(r) % 2 ? NORMAL : (int32_t)(qn_test_bits(r) % N_KINDS);
+        b->rows[b->n_rows++] = (bench_row){.chain = at, .nth = j, .kind = kind};
+        size_t words = qn__chain_program_words(chain, &b->forms[at], j, 2 * (size_t)j);
+        b->program_words = words > b->program_words ? words : b->program_words;
     }
 }
 
-static void bench_make(bench *b, size_t n, int32_t n_random, uint64_t seed)
+static int32_t token_of(const qn_candidates *c)
 {
-    *b = (bench){.n = n};
+    return c->selected >= 0 && (size_t)c->selected < c->size ? c->ids[c->selected] : QN_TOKEN_NONE;
+}
+
+/* Applies the members [from, to) of a chain. */
+static void apply_some(qn_sampler *chain, qn_candidates *c, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++) {
+        qn_sampler_apply(qn_sampler_chain_get(chain, i), c);
+    }
+}
+
+static void fill(const bench *b, int32_t kind, qn_candidates *c)
+{
+    qn_candidates_fill(c, b->logits + (size_t)kind * b->n, b->n);
+}
+
+/* What is picked for a row, and what the batch goes on with, is now accepted by a chain. */
+static void accept_row(qn_sampler *chain, const bench_row *row)
+{
+    if (row->token != QN_TOKEN_NONE) {
+        qn_test_ok(qn_sampler_accept(chain, row->token, true, &err), err);
+    }
+    if (row->token == row->draft && row->extra != QN_TOKEN_NONE) {
+        qn_test_ok(qn_sampler_accept(chain, row->extra, false, &err), err);
+    }
+}
+
+/* The tokens between the rows. */
+static void make_text(bench *b, qn_test_random *r)
+{
+    qn_candidates *c = qn_candidates_make(b->n, &err);
+    qn_sampler *outside = NULL;
+    for (int32_t i = 0; i < b->n_rows; i++) {
+        bench_row *row = &b->rows[i];
+        if (row->nth == 0) {
+            qn_sampler_free(outside);
+            outside = qn_sampler_clone(b->saved[row->chain], &err);
+        }
+        row->live = row->nth == 0 || (row[-1].live && row[-1].token == row[-1].draft);
+        fill(b, row->kind, c);
+        qn_sampler_apply(outside, c);
+        row->token = token_of(c);
+        bool follows = row->token != QN_TOKEN_NONE && qn_test_bits(r) % 6;
+        row->draft = follows ? row->token : (int32_t)(qn_test_bits(r) % b->n);
+        row->extra = qn_test_bits(r) % 4 ? QN_TOKEN_NONE : (int32_t)(qn_test_bits(r) % b->n);
+        accept_row(outside, row);
+    }
+    qn_sampler_free(outside);
+    qn_candidates_free(c);
+    int32_t slot = 0;
+    for (int32_t nth = 0; nth < 4; nth++) {
+        for (int32_t i = 0; i < b->n_rows; i++) {
+            b->rows[i].slot = b->rows[i].nth == nth ? slot++ : b->rows[i].slot;
+        }
+    }
+}
+
+static void bench_make(bench *b, size_t n, int32_t n_random, int32_t limit, uint64_t seed)
+{
+    *b = (bench){.n = n, .limit = limit};
     qn_test_random r = {seed};
     for (uint32_t which = 0; which < QN_TEST_N_SAMPLERS; which++) {
-        add_chain(b, qn_test_chain_of(qn_test_random_sampler(which, &r)), &r);
+        for (int i = 0; i < (n_random ? 2 : 1); i++) {
+            add_chain(b, qn_test_chain_of(qn_test_random_sampler(which, &r)), &r);
+        }
     }
     qn_sampling_options usual = qn_sampling_defaults();
     usual.seed = 17;
@@ -87,6 +158,7 @@ static void bench_make(bench *b, size_t n, int32_t n_random, uint64_t seed)
             b->logits[(size_t)kind * n + i] = value(kind, i, n, &r);
         }
     }
+    make_text(b, &r);
 }
 
 static void bench_free(bench *b)
@@ -94,25 +166,27 @@ static void bench_free(bench *b)
     for (int32_t i = 0; i < b->n_chains; i++) {
         qn__chain_detach(b->chains[i]);
         qn_sampler_free(b->chains[i]);
+        qn_sampler_free(b->saved[i]);
     }
     free(b->logits);
 }
 
-/* One row of the result against the chain applied outside. */
-static void check_row(const bench *b, int32_t row, const int32_t *result, size_t n_keep,
+/* One row of the result against the members of the prefix applied outside. */
+static void check_row(const bench *b, const bench_row *row, const int32_t *result, size_t n_keep,
                       qn_candidates *c, qn_sampler *outside)
 {
-    qn_candidates_fill(c, b->logits + (size_t)b->kind[row] * b->n, b->n);
-    qn_sampler_apply(outside, c);
-    int32_t token = c->selected >= 0 && (size_t)c->selected < c->size ? c->ids[c->selected] : -1;
-    qn_test_ok(qn_sampler_accept(outside, token, true, &err), err);
+    const qn_chain_form *form = &b->forms[row->chain];
+    fill(b, row->kind, c);
+    apply_some(outside, c, 0, form->n_prefix);
     const int32_t *arrays = result + QN_SAMPLE_RESULT_HEAD;
-    if (result[QN_SAMPLE_TOKEN] != token) {
-        fail_msg("row %d of kind %d, number %d of its chain: token %d, outside %d", row,
-                 b->kind[row], b->nth[row], result[QN_SAMPLE_TOKEN], token);
+    if (result[QN_SAMPLE_TOKEN] != token_of(c)) {
+        char text[200] = "";
+        (void)qn_sampler_describe(b->chains[row->chain], text, sizeof text);
+        fail_msg("row %d of kind %d of chain %d (%s): token %d, outside %d", row->nth, row->kind,
+                 row->chain, text, result[QN_SAMPLE_TOKEN], token_of(c));
     }
     assert_int_equal(result[QN_SAMPLE_SIZE], c->size);
-    assert_true(c->size <= b->forms[b->chain_of[row]].n_keep);
+    assert_true(c->size <= form->n_keep);
     assert_int_equal((result[QN_SAMPLE_FLAGS] & QN_SAMPLE_SORTED) != 0, c->sorted);
     assert_int_equal((result[QN_SAMPLE_FLAGS] & QN_SAMPLE_HAS_WEIGHTS) != 0, c->has_weights);
     size_t n = c->size < n_keep ? c->size : n_keep;
@@ -123,16 +197,78 @@ static void check_row(const bench *b, int32_t row, const int32_t *result, size_t
         assert_int_equal((uint32_t)result[QN_SAMPLE_TOTAL_LOW], (uint32_t)c->total);
         assert_int_equal((uint32_t)result[QN_SAMPLE_TOTAL_HIGH], (uint32_t)(c->total >> 32));
     }
+    apply_some(outside, c, form->n_prefix, qn_sampler_chain_size(outside));
+    assert_int_equal(token_of(c), row->token);
 }
 
-static void write_programs(const bench *b, int32_t *programs, size_t words, size_t n_keep)
+static void write_programs(const bench *b, int32_t *programs, size_t n_keep)
 {
-    for (int32_t row = 0; row < b->n_rows; row++) {
-        int32_t at = b->chain_of[row], *program = programs + (size_t)row * words;
-        program[QN_SAMPLE_COLUMN] = b->kind[row];
+    for (int32_t i = 0; i < b->n_rows; i++) {
+        const bench_row *row = &b->rows[i];
+        const qn_chain_form *form = &b->forms[row->chain];
+        qn_sampler *chain = b->chains[row->chain];
+        int32_t *program = programs + (size_t)row->slot * b->program_words;
+        memset(program, 0, QN_SAMPLE_PROGRAM_HEAD * sizeof *program);
+        program[QN_SAMPLE_COLUMN] = row->kind;
         program[QN_SAMPLE_N_BACK] = (int32_t)n_keep;
-        qn__chain_program(b->chains[at], &b->forms[at], b->nth[row], NULL, program);
+        if (row->nth == 0) {
+            qn__chain_begin(chain);
+        } else {
+            qn__chain_draft(chain, form, row[-1].draft);
+            if (row[-1].extra != QN_TOKEN_NONE) {
+                qn__chain_draft(chain, form, row[-1].extra);
+            }
+            if (form->carrier) {
+                program[QN_SAMPLE_PREVIOUS] = row[-1].slot + 1;
+                programs[(size_t)row[-1].slot * b->program_words + QN_SAMPLE_NEXT] = row->slot;
+            }
+        }
+        qn__chain_program(chain, form, row->nth, NULL, program);
+        assert_true(program[QN_SAMPLE_N_STAGES] <= (int32_t)form->n_prefix);
     }
+}
+
+/* The rows of a chain from `row` on. A chain that is whole in the graph then accepts their tokens:
+ * it is where the chain outside is. Then it is put back. */
+static void check_chain(const bench *b, const bench_row *row, const qn_node *out, size_t n_keep,
+                        qn_candidates *c)
+{
+    qn_sampler *outside = qn_sampler_clone(b->saved[row->chain], &err);
+    qn_sampler *chain = b->chains[row->chain];
+    int32_t n = 0, carries[4 * QN_SAMPLE_CARRY_WORDS], at = row->chain;
+    const int32_t *results = out->data;
+    for (const bench_row *one = row; one < b->rows + b->n_rows && one->chain == at; one++, n++) {
+        const int32_t *result = results + one->slot * out->ne[0];
+        memcpy(carries + n * QN_SAMPLE_CARRY_WORDS, result + QN_SAMPLE_CARRY,
+               QN_SAMPLE_CARRY_WORDS * sizeof *carries);
+        if (one->live) {
+            check_row(b, one, result, n_keep, c, outside);
+            accept_row(outside, one);
+        }
+    }
+    qn__chain_rows(chain, &b->forms[at], carries, n, 0);
+    for (int32_t i = 0; i < n && row[i].live; i++) {
+        accept_row(chain, &row[i]);
+    }
+    for (int i = 0; i < 2 && b->forms[at].whole; i++) {
+        fill(b, NORMAL, c);
+        qn_sampler_apply(chain, c);
+        int32_t token = token_of(c);
+        fill(b, NORMAL, c);
+        qn_sampler_apply(outside, c);
+        if (token != token_of(c)) {
+            char text[200] = "";
+            (void)qn_sampler_describe(chain, text, sizeof text);
+            fail_msg("after the rows of chain %d (%s): token %d, outside %d", at, text, token,
+                     token_of(c));
+        }
+        if (token != QN_TOKEN_NONE) {
+            qn_test_ok(qn_sampler_accept(chain, token, true, &err), err);
+            qn_test_ok(qn_sampler_accept(outside, token, true, &err), err);
+        }
+    }
+    qn_test_ok(qn_sampler_copy(chain, b->saved[at], &err), err);
+    qn_sampler_free(outside);
 }
 
 static void check(const bench *b, const char *isa, int32_t n_threads, size_t n_keep)
@@ -153,19 +289,14 @@ static void check(const bench *b, const char *isa, int32_t n_threads, size_t n_k
     qn_plan *plan = NULL;
     qn_test_ok(qn__plan_make(g, device, NULL, &plan, &err), err);
     memcpy(logits->data, b->logits, b->n * N_KINDS * sizeof(float));
-    write_programs(b, programs->data, b->program_words, n_keep);
+    write_programs(b, programs->data, n_keep);
     qn_test_ok(qn__plan_run(plan, n_threads, NULL, &err), err);
     qn_candidates *c = qn_candidates_make(b->n, &err);
-    qn_sampler *outside = NULL;
-    for (int32_t row = 0; row < b->n_rows; row++) {
-        if (b->nth[row] == 0) {
-            qn_sampler_free(outside);
-            qn__chain_begin(b->chains[b->chain_of[row]]);
-            outside = qn_sampler_clone(b->chains[b->chain_of[row]], &err);
+    for (int32_t i = 0; i < b->n_rows; i++) {
+        if (b->rows[i].nth == 0) {
+            check_chain(b, &b->rows[i], out, n_keep, c);
         }
-        check_row(b, row, (const int32_t *)out->data + row * out->ne[0], n_keep, c, outside);
     }
-    qn_sampler_free(outside);
     qn_candidates_free(c);
     qn__plan_free(plan);
     qn__graph_free(g);
@@ -179,7 +310,7 @@ static void test_small(void **state)
     static const int32_t threads[] = {1, 2, 7};
     for (size_t i = 0; i < 4; i++) {
         bench *b = calloc(1, sizeof *b);
-        bench_make(b, sizes[i], 250, 100 + i);
+        bench_make(b, sizes[i], 250, ROWS_MAX, 100 + i);
         for (size_t t = 0; t < 3; t++) {
             check(b, NULL, threads[t], sizes[i]);
             check(b, "scalar", threads[t], sizes[i] / 2);
@@ -196,7 +327,7 @@ static void test_large(void **state)
     static const int32_t chains[] = {40, 4};
     for (size_t i = 0; i < 2; i++) {
         bench *b = calloc(1, sizeof *b);
-        bench_make(b, sizes[i], chains[i], 7 + i);
+        bench_make(b, sizes[i], chains[i], ROWS_MAX, 7 + i);
         check(b, NULL, 2, 1000);
         check(b, "scalar", 7, 0);
         bench_free(b);
@@ -208,8 +339,7 @@ static void test_few_rows(void **state)
 {
     (void)state; /* fewer rows than threads: places by row */
     bench *b = calloc(1, sizeof *b);
-    bench_make(b, 5000, 0, 3);
-    b->n_rows = 3;
+    bench_make(b, 5000, 0, 3, 3);
     check(b, NULL, 7, 5000);
     bench_free(b);
     free(b);
@@ -253,7 +383,7 @@ static void test_marks(void **state)
 static void test_draws(void **state)
 {
     (void)state;
-    qn_draw plain, d;
+    qn_draw plain = {0}, d = {0};
     qn__draw_init(&plain, 95);
     uint64_t want[8];
     for (int i = 0; i < 8; i++) {

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "support/small_vocab.h"
+
 static qn_error err;
 
 static float one_of(qn_test_random *r, const float *values, size_t n)
@@ -89,13 +91,89 @@ static qn_sampler *random_xtc(qn_test_random *r)
     return qn_sampler_xtc(probability, least, keep, qn_test_bits(r) % 100000, &err);
 }
 
+const qn_vocab *qn_test_chain_vocab(void)
+{
+    static qn_vocab *vocab;
+    if (!vocab) {
+        qn_test_ok(small_vocab_load(small_vocab_writer("bpe"), &vocab, &err), err);
+    }
+    return vocab;
+}
+
+static qn_sampler *random_penalties(qn_test_random *r)
+{
+    static const int32_t last_n[] = {0, 1, 5, 64, 400};
+    static const float repeat[] = {0.5F, 1.0F, 1.3F, 40.0F}, more[] = {-1.0F, 0.0F, 0.4F, 30.0F};
+    int32_t n = last_n[qn_test_bits(r) % 5];
+    float factor = one_of(r, repeat, 4), frequency = one_of(r, more, 4);
+    return qn_sampler_penalties(n, factor, frequency, one_of(r, more, 4), &err);
+}
+
+static qn_sampler *random_dry(qn_test_random *r)
+{
+    static const int32_t last_n[] = {1, 7, 64, 300};
+    static const float multiplier[] = {0.0F, 0.5F, 20.0F}, base[] = {1.0F, 1.75F, 9.0F};
+    static const char *const breakers[] = {"\n", "e", "th"};
+    qn_dry_options o = {.multiplier = one_of(r, multiplier, 3),
+                        .base = one_of(r, base, 3),
+                        .allowed_length = (int32_t)(qn_test_bits(r) % 4),
+                        .last_n = last_n[qn_test_bits(r) % 4],
+                        .breakers = breakers,
+                        .n_breakers = qn_test_bits(r) % 4};
+    return qn_sampler_dry(qn_test_chain_vocab(), &o, &err);
+}
+
+static qn_sampler *random_budget(qn_test_random *r)
+{
+    const int32_t begin[2] = {(int32_t)(qn_test_bits(r) % 4), (int32_t)(qn_test_bits(r) % 4)};
+    const int32_t end[2] = {(int32_t)(qn_test_bits(r) % 9), 1}, forced[3] = {5, 0, end[0]};
+    const qn_token_span starts[2] = {{begin, 1}, {begin, 2}}, ends = {end, 1 + qn_test_bits(r) % 2};
+    const qn_reasoning_options o = {.vocab = qn_test_bits(r) % 2 ? qn_test_chain_vocab() : NULL,
+                                    .starts = starts,
+                                    .ends = &ends,
+                                    .n_starts = 1 + qn_test_bits(r) % 2,
+                                    .n_ends = 1,
+                                    .forced = {forced, qn_test_bits(r) % 4},
+                                    .budget = (int32_t)(qn_test_bits(r) % 4),
+                                    .first = (qn_reasoning_state)(qn_test_bits(r) % 2)};
+    return qn_sampler_reasoning_budget(&o, &err);
+}
+
+static qn_sampler *random_infill(qn_test_random *r)
+{
+    (void)r;
+    return qn_sampler_infill(qn_test_chain_vocab(), &err);
+}
+
+static qn_sampler *random_mirostat(qn_test_random *r)
+{
+    static const float tau[] = {0.0F, 0.5F, 3.0F, 5.0F}, eta[] = {0.0F, 0.1F, 1.0F};
+    static const int32_t best[] = {0, 2, 20, 100};
+    float target = one_of(r, tau, 4), rate = one_of(r, eta, 3);
+    int32_t m = best[qn_test_bits(r) % 4];
+    return qn_sampler_mirostat(1000, qn_test_bits(r) % 100000, target, rate, m, &err);
+}
+
+static qn_sampler *random_mirostat_v2(qn_test_random *r)
+{
+    static const float tau[] = {0.0F, 0.5F, 3.0F, 5.0F}, eta[] = {0.0F, 0.1F, 1.0F};
+    float target = one_of(r, tau, 4), rate = one_of(r, eta, 3);
+    return qn_sampler_mirostat_v2(qn_test_bits(r) % 100000, target, rate, &err);
+}
+
+static qn_sampler *random_adaptive_p(qn_test_random *r)
+{
+    static const float target[] = {-1.0F, 0.0F, 0.05F, 0.3F, 1.0F}, decay[] = {0.0F, 0.5F, 0.99F};
+    float aim = one_of(r, target, 5);
+    return qn_sampler_adaptive_p(aim, one_of(r, decay, 3), qn_test_bits(r) % 100000, &err);
+}
+
 typedef qn_sampler *(*maker)(qn_test_random *r);
 static const maker makers[QN_TEST_N_SAMPLERS] = {
-    random_top_k,    random_top_p,   random_min_p,       random_temp,
-    random_temp_ext, random_typical, random_top_n_sigma, random_logit_bias,
-    random_xtc,      random_dist,    random_greedy};
-/* The last two pick. */
-#define N_SHAPING (QN_TEST_N_SAMPLERS - 2)
+    random_top_k,    random_top_p,       random_min_p,      random_temp, random_temp_ext,
+    random_typical,  random_top_n_sigma, random_logit_bias, random_xtc,  random_penalties,
+    random_dry,      random_budget,      random_infill,     random_dist, random_greedy,
+    random_mirostat, random_mirostat_v2, random_adaptive_p};
 
 qn_sampler *qn_test_random_sampler(uint32_t which, qn_test_random *r)
 {
@@ -104,20 +182,37 @@ qn_sampler *qn_test_random_sampler(uint32_t which, qn_test_random *r)
     return s;
 }
 
+/* dist most often. */
+static uint32_t which_picks(qn_test_random *r)
+{
+    uint32_t n = QN_TEST_N_SAMPLERS - QN_TEST_PICKING;
+    return QN_TEST_PICKING + (qn_test_bits(r) % 2 ? qn_test_bits(r) % n : 0);
+}
+
 qn_sampler *qn_test_random_chain(qn_test_random *r)
 {
     qn_sampler *chain = qn_sampler_chain(&err);
     assert_non_null(chain);
     uint32_t n = 1 + qn_test_bits(r) % 5;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t which = qn_test_bits(r) % (qn_test_bits(r) % 8 ? N_SHAPING : QN_TEST_N_SAMPLERS);
+        uint32_t which = qn_test_bits(r) % 8 ? qn_test_bits(r) % QN_TEST_PICKING : which_picks(r);
         qn_test_ok(qn_sampler_chain_add(chain, qn_test_random_sampler(which, r), &err), err);
     }
     if (qn_test_bits(r) % 8) {
-        uint32_t which = N_SHAPING + (qn_test_bits(r) % 4 == 0);
-        qn_test_ok(qn_sampler_chain_add(chain, qn_test_random_sampler(which, r), &err), err);
+        qn_sampler *last = qn_test_random_sampler(which_picks(r), r);
+        qn_test_ok(qn_sampler_chain_add(chain, last, &err), err);
     }
     return chain;
+}
+
+void qn_test_random_text(qn_sampler *chain, int32_t n, int32_t n_vocab, qn_test_random *r)
+{
+    int32_t few = n_vocab < 9 ? n_vocab : 9;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t id = (int32_t)(qn_test_bits(r) % (uint32_t)few);
+        id = qn_test_bits(r) % 8 ? id : (int32_t)(qn_test_bits(r) % (uint32_t)n_vocab);
+        qn_test_ok(qn_sampler_accept(chain, id, qn_test_bits(r) % 2, &err), err);
+    }
 }
 
 qn_sampler *qn_test_chain_of(qn_sampler *member)
