@@ -1,12 +1,11 @@
 /* candidates.c: the set of candidates: its memory, filling it from logits, putting it in order. */
-#include <float.h>
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "base/fmath.h"
 #include "base/mem.h"
 #include "sampler/sampler.h"
+#include "sampler/scan.h"
 
 /* Up to this many keys are sorted by insertion. */
 #define INSERTION_MAX 48
@@ -55,12 +54,7 @@ void qn_candidates_free(qn_candidates *c)
 void qn_candidates_fill(qn_candidates *c, const float *logits, size_t n)
 {
     c->size = n < c->n_max ? n : c->n_max;
-    for (size_t i = 0; i < c->size; i++) {
-        float x = logits[i];
-        x = x <= FLT_MAX ? x : (x > FLT_MAX ? FLT_MAX : -INFINITY); /* NaN fails both */
-        c->logits[i] = x;
-        c->ids[i] = (int32_t)i;
-    }
+    qn__scan()->clean(logits, c->size, c->logits, c->ids);
     c->selected = -1;
     c->total = 0;
     c->sorted = c->has_weights = false;
@@ -76,7 +70,7 @@ uint64_t qn__candidate_key(float logit, int32_t id)
     return (uint64_t)down << 32 | (uint32_t)id;
 }
 
-static float key_logit(uint64_t key)
+float qn__key_logit(uint64_t key)
 {
     uint32_t down = (uint32_t)(key >> 32);
     return qn__bits_float((down & 0x80000000U) ? down : ~down & 0x7fffffffU);
@@ -142,7 +136,7 @@ void qn__sort_keys(uint64_t *keys, size_t n, uint64_t *spare)
 void qn__row_take_keys(qn_candidates *c, const uint64_t *keys, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        c->logits[i] = key_logit(keys[i]);
+        c->logits[i] = qn__key_logit(keys[i]);
         c->ids[i] = (int32_t)(uint32_t)keys[i];
     }
     c->size = n;

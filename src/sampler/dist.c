@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sampler/graph.h"
+#include "sampler/scan.h"
 
 void qn__dist_row(qn_candidates *c, uint64_t fraction)
 {
@@ -12,14 +13,8 @@ void qn__dist_row(qn_candidates *c, uint64_t fraction)
     if (total == 0) {
         return;
     }
-    uint64_t target = qn__mul_high(fraction, total), sum = 0;
-    for (size_t i = 0; i < c->size; i++) {
-        sum += c->weights[i];
-        if (sum > target) { /* reached before the end: target < total */
-            c->selected = (int64_t)i;
-            return;
-        }
-    }
+    size_t at = qn__scan()->reach(c->weights, c->size, qn__mul_high(fraction, total));
+    c->selected = (int64_t)at; /* within the set: the target is below the total */
 }
 
 typedef struct dist_state {

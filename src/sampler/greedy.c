@@ -2,6 +2,10 @@
 #include <math.h>
 
 #include "sampler/graph.h"
+#include "sampler/scan.h"
+
+/* Candidates that are asked at once whether one of them is the best. */
+#define STRETCH 2048
 
 int64_t qn__row_best(const qn_candidates *c)
 {
@@ -10,9 +14,14 @@ int64_t qn__row_best(const qn_candidates *c)
         return -1;
     }
     int64_t best = -1;
-    for (size_t i = 0; i < c->size; i++) {
-        if (c->logits[i] == max && (best < 0 || c->ids[i] < c->ids[best])) {
-            best = (int64_t)i;
+    for (size_t first = 0; first < c->size; first += STRETCH) {
+        size_t n = c->size - first < STRETCH ? c->size - first : STRETCH;
+        size_t equal = qn__scan()->count(c->logits + first, n, max);
+        for (size_t i = first; equal > 0; i++) {
+            if (c->logits[i] == max) {
+                best = best < 0 || c->ids[i] < c->ids[best] ? (int64_t)i : best;
+                equal--;
+            }
         }
     }
     return best;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/fmath.h"
 #include "sampler/graph.h"
+#include "sampler/scan.h"
 
 void qn__min_p_row(qn_candidates *c, float log_p, size_t min_keep)
 {
@@ -15,24 +16,14 @@ void qn__min_p_row(qn_candidates *c, float log_p, size_t min_keep)
         return;
     }
     float least = max + log_p;
-    size_t keep = 0;
-    for (size_t i = 0; i < c->size; i++) {
-        keep += c->logits[i] >= least;
-    }
     min_keep = min_keep < c->size ? min_keep : c->size;
-    if (keep == 0 || keep < min_keep) {
+    if (!(least <= max) ||
+        (min_keep > 1 && qn__scan()->count(c->logits, c->size, least) < min_keep)) {
         qn__top_k_row(c, min_keep > 0 ? min_keep : 1);
         return;
     }
-    size_t n = 0;
-    for (size_t i = 0; i < c->size; i++) {
-        if (c->logits[i] >= least) {
-            c->logits[n] = c->logits[i];
-            c->ids[n++] = c->ids[i];
-        }
-    }
-    c->size = n;
     c->has_weights = false;
+    qn__row_cut(c, least);
 }
 
 typedef struct min_p_state {

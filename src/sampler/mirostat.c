@@ -129,11 +129,18 @@ void qn__mirostat_row_end(const qn_mirostat_params *p, qn_mirostat_memory *memor
 void qn__mirostat_row(qn_candidates *c, const float *steps, size_t n_steps, float log_vocab,
                       float mu)
 {
-    qn_candidates_sort(c);
-    size_t n = qn__row_active(c);
+    size_t n = n_steps + 1 < c->size ? n_steps + 1 : c->size;
+    if (!c->sorted) {
+        qn__row_best_keys(c, n);
+    }
     float slope = 0.0F, square = 0.0F;
-    for (size_t i = 0; i < n_steps && i + 1 < n; i++) { /* ln(p_i / p_i+1) is a difference */
-        slope = fmaf(steps[i], c->logits[i] - c->logits[i + 1], slope);
+    for (size_t i = 0; i + 1 < n; i++) { /* ln(p_i / p_i+1) is a difference */
+        float here = c->sorted ? c->logits[i] : qn__key_logit(c->work[i]);
+        float next = c->sorted ? c->logits[i + 1] : qn__key_logit(c->work[i + 1]);
+        if (next == -INFINITY) {
+            break;
+        }
+        slope = fmaf(steps[i], here - next, slope);
         square = fmaf(steps[i], steps[i], square);
     }
     float s = slope / square, e = s - 1.0F;

@@ -2,18 +2,39 @@
  * candidate that is more surprising than mu, which follows what was picked. */
 #include "sampler/mirostat.h"
 
+#include <math.h>
+
+/* The least logit that is not more surprising than mu; at most the best one. */
+static float least_logit(float max, float log_sum, float mu)
+{
+    uint64_t inside = qn__candidate_key(max, 0), outside = qn__candidate_key(-INFINITY, 0);
+    while (outside - inside > (uint64_t)1 << 32) { /* keys of id 0; they ascend as logits descend */
+        uint64_t middle = (inside + (outside - inside) / 2) >> 32 << 32;
+        if (qn__surprise(max, qn__key_logit(middle), log_sum) <= mu) {
+            inside = middle;
+        } else {
+            outside = middle;
+        }
+    }
+    return qn__key_logit(inside);
+}
+
 void qn__mirostat_v2_row(qn_candidates *c, float mu)
 {
-    qn_candidates_sort(c);
+    float max = qn__row_max(c->logits, c->size);
     if (qn_candidates_weigh(c) == 0) {
+        qn_candidates_sort(c);
         return;
     }
     float log_sum = qn__row_log_sum(c);
-    size_t n = 1;
-    while (n < c->size && qn__surprise(c->logits[0], c->logits[n], log_sum) <= mu) {
-        n++;
+    if (!(qn__surprise(max, max, log_sum) <= mu)) {
+        qn__top_k_row(c, 1);
+    } else {
+        qn__row_cut(c, least_logit(max, log_sum, mu));
+        qn_candidates_sort(c);
     }
-    c->size = n;
+    qn__row_weigh(c->logits, c->size, max, c->weights);
+    c->has_weights = true;
 }
 
 typedef struct mirostat_v2_state {

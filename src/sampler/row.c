@@ -4,9 +4,7 @@
 
 #include "base/fmath.h"
 #include "sampler/sampler.h"
-
-#define DISTANCE_UNIT 4096.0F /* steps of qn__row_distance in one unit of logit */
-#define DISTANCE_MAX  1024.0F
+#include "sampler/scan.h"
 
 float qn__finite(float x)
 {
@@ -52,27 +50,21 @@ void qn__row_change(qn_candidates *c, const int32_t *ids, size_t n, qn_sparse_ch
 
 size_t qn__row_active(const qn_candidates *c)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < c->size; i++) {
-        n += c->logits[i] > -INFINITY;
-    }
-    return n;
+    return qn__scan()->count(c->logits, c->size, -FLT_MAX);
 }
 
 uint32_t qn__row_distance(float max, float logit)
 {
     float d = max - logit;
-    d = d < DISTANCE_MAX ? d : DISTANCE_MAX;
-    return (uint32_t)(d * DISTANCE_UNIT + 0.5F);
+    d = d < QN_DISTANCE_MAX ? d : QN_DISTANCE_MAX;
+    return (uint32_t)(d * QN_DISTANCE_UNIT + 0.5F);
 }
 
 float qn__row_mean_distance(const qn_candidates *c, float max)
 {
-    uint64_t sum = 0; /* w * d <= 2^31 2^12 / e, for up to 2^20 candidates */
-    for (size_t i = 0; i < c->size; i++) {
-        sum += (uint64_t)c->weights[i] * qn__row_distance(max, c->logits[i]);
-    }
-    return (float)((double)sum / (double)c->total / (double)DISTANCE_UNIT);
+    /* w * d <= 2^31 2^12 / e, for up to 2^20 candidates */
+    uint64_t sum = qn__scan()->sum_distances(c->logits, c->weights, c->size, max);
+    return (float)((double)sum / (double)c->total / (double)QN_DISTANCE_UNIT);
 }
 
 float qn__row_log_sum(const qn_candidates *c)

@@ -22,12 +22,20 @@ struct qn_sampler {
 /* Order of candidates: descending logit, then ascending id, as one number that sorts ascending.
  * Equal for -0 and +0 but for the id. */
 uint64_t qn__candidate_key(float logit, int32_t id);
+float qn__key_logit(uint64_t key);
 
 /* Sorts keys ascending. `spare`: as many words. */
 void qn__sort_keys(uint64_t *keys, size_t n, uint64_t *spare);
 
 /* The set becomes these candidates, in this order; sorted is set. */
 void qn__row_take_keys(qn_candidates *c, const uint64_t *keys, size_t n);
+
+/* The k best, k <= size, sorted, into c->work; the set stays. */
+void qn__row_best_keys(qn_candidates *c, size_t k);
+
+/* Drops the candidates whose logit is below `least`; the others keep their order, and their weights
+ * and the total if they have some. */
+void qn__row_cut(qn_candidates *c, float least);
 
 /* Largest logit; -inf for an empty set. */
 float qn__row_max(const float *logits, size_t n);
@@ -95,6 +103,8 @@ float qn__finite(float x);
 size_t qn__row_active(const qn_candidates *c);
 
 /* How far a candidate is below the best, in steps of 2^-12, at most 2^22. */
+#define QN_DISTANCE_UNIT 4096.0F
+#define QN_DISTANCE_MAX  1024.0F
 uint32_t qn__row_distance(float max, float logit);
 
 /* Of a weighed set. Mean of max - logit by probability. */

@@ -6,25 +6,22 @@
 
 #include "base/error.h"
 #include "sampler/graph.h"
+#include "sampler/scan.h"
 
 void qn__top_n_sigma_row(qn_candidates *c, float n)
 {
     float max = qn__row_max(c->logits, c->size);
-    uint64_t count = 0, sum = 0, squares = 0; /* d^2 <= 2^44, for up to 2^20 candidates */
-    for (size_t i = 0; i < c->size && max > -INFINITY; i++) {
-        if (c->logits[i] > -INFINITY) {
-            uint64_t d = qn__row_distance(max, c->logits[i]);
-            count++;
-            sum += d;
-            squares += d * d;
-        }
-    }
-    if (count < 2) {
+    if (max == -INFINITY) {
         return;
     }
-    double mean = (double)sum / (double)count;
-    double variance = (double)squares / (double)count - mean * mean;
-    double sigma = variance > 0 ? sqrt(variance) / 4096.0 : 0.0;
+    qn_scan_spread all; /* d^2 <= 2^44, for up to 2^20 candidates */
+    qn__scan()->spread(c->logits, c->size, max, &all);
+    if (all.count < 2) {
+        return;
+    }
+    double mean = (double)all.sum / (double)all.count;
+    double variance = (double)all.squares / (double)all.count - mean * mean;
+    double sigma = variance > 0 ? sqrt(variance) / (double)QN_DISTANCE_UNIT : 0.0;
     float least = max - qn__finite((float)((double)n * sigma));
     for (size_t i = 0; i < c->size; i++) {
         c->logits[i] = c->logits[i] < least ? -INFINITY : c->logits[i];

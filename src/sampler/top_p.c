@@ -2,13 +2,15 @@
  * top_p.c: keeps the fewest best candidates whose weights reach the share p of the total (nucleus
  * sampling, Holtzman et al. 2020).
  *
- * A large set is not sorted: candidates are counted by their distance from the best in bins of
- * 1/64, and only those up to the bin in which the cut lies are sorted.
+ * A large set is not sorted. First the tail goes that is too unlikely to matter. If many are left,
+ * candidates are counted by their distance from the best in bins of 1/64, and only those up to the
+ * bin in which the cut lies are sorted.
  */
 #include <math.h>
 
 #include "base/error.h"
 #include "sampler/graph.h"
+#include "sampler/scan.h"
 
 #define BINS_PER_UNIT 64.0F
 #define N_BINS        2048 /* the last one takes all that is further than 32 away: weight 0 */
@@ -43,6 +45,21 @@ static size_t last_bin(const qn_candidates *c, float max, uint64_t cut, size_t m
     return bin;
 }
 
+/* Drops a tail that is not needed to keep `min_keep` candidates and a weight of `cut`. */
+static void drop_tail(qn_candidates *c, float max, uint64_t cut, size_t min_keep)
+{
+    static const float distances[] = {4.0F, 9.0F, 16.0F};
+    for (size_t i = 0; i < sizeof distances / sizeof *distances; i++) {
+        float least = max - distances[i];
+        size_t count;
+        uint64_t sum = qn__scan()->sum_from(c->logits, c->weights, c->size, least, &count);
+        if (sum >= cut && count >= min_keep) {
+            qn__row_cut(c, least);
+            return;
+        }
+    }
+}
+
 void qn__top_p_row(qn_candidates *c, uint64_t p, size_t min_keep)
 {
     min_keep = min_keep > 0 ? min_keep : 1;
@@ -57,7 +74,8 @@ void qn__top_p_row(qn_candidates *c, uint64_t p, size_t min_keep)
     uint64_t cut = qn__mul_high(p, total);
     if (!c->sorted) {
         float max = qn__row_max(c->logits, c->size);
-        size_t last = last_bin(c, max, cut, min_keep);
+        drop_tail(c, max, cut, min_keep);
+        size_t last = c->size < SELECT_MIN ? N_BINS - 1 : last_bin(c, max, cut, min_keep);
         uint64_t *keys = c->work;
         size_t n = 0;
         for (size_t i = 0; i < c->size; i++) {

@@ -11,22 +11,59 @@
 #include "base/error.h"
 #include "base/fmath.h"
 #include "sampler/graph.h"
+#include "sampler/scan.h"
+
+/* Smaller sets are sorted whole. */
+#define SELECT_MIN 512
+/* All that is nearer than this to the best has some weight. */
+#define WEIGHED 21.0F
+
+/*
+ * Drops a tail that comes after candidates of weight `cut` and more. Where even the best one is not
+ * farther off than the tail's first, everything before the tail is nearer than all of it: equally
+ * far ones stand in the order of their logits.
+ */
+static void drop_tail(qn_candidates *c, float max, float mean, uint64_t cut, size_t min_keep)
+{
+    static const float distances[] = {0.5F, 2.0F, 6.0F};
+    for (size_t i = 0; i < sizeof distances / sizeof *distances; i++) {
+        float least = max - (mean + mean + distances[i]);
+        if (!(max - least - mean >= mean && max - least < WEIGHED)) {
+            return;
+        }
+        size_t count;
+        uint64_t sum = qn__scan()->sum_from(c->logits, c->weights, c->size, least, &count);
+        if (sum > cut && count >= min_keep) {
+            qn__row_cut(c, least);
+            return;
+        }
+    }
+}
 
 void qn__typical_row(qn_candidates *c, uint64_t p, size_t min_keep)
 {
-    qn_candidates_sort(c);
+    float max = qn__row_max(c->logits, c->size);
     uint64_t total = qn_candidates_weigh(c);
     if (total == 0) {
+        qn_candidates_sort(c);
         return;
     }
-    float max = c->logits[0], mean = qn__row_mean_distance(c, max);
+    float mean = qn__row_mean_distance(c, max);
+    uint64_t cut = qn__mul_high(p, total), sum = 0;
+    if (!c->sorted) {
+        if (c->size >= SELECT_MIN) {
+            drop_tail(c, max, mean, cut, min_keep);
+        }
+        qn_candidates_sort(c);
+        qn__row_weigh(c->logits, c->size, max, c->weights);
+        c->has_weights = true;
+    }
     uint64_t *keys = c->work, *spare = c->work + c->n_max;
     for (size_t i = 0; i < c->size; i++) { /* those of no weight come last; ties keep their order */
         float off = c->weights[i] > 0 ? fabsf(max - c->logits[i] - mean) : INFINITY;
         keys[i] = (uint64_t)qn__float_bits(off) << 32 | i;
     }
     qn__sort_keys(keys, c->size, spare);
-    uint64_t cut = qn__mul_high(p, total), sum = 0;
     size_t keep = 0;
     while (keep < c->size && (keep == 0 || sum <= cut || keep < min_keep)) {
         sum += c->weights[(uint32_t)keys[keep++]];

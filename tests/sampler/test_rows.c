@@ -7,44 +7,10 @@
 #include <quern/sampler.h>
 
 #include "base/fmath.h"
+#include "sampler/hostile.h"
 #include "sampler/sampler.h"
 
 static qn_error err;
-
-/* Rows that samplers must bear. */
-enum { NORMAL, TIED, NAN_ROW, ALL_BANNED, ONE_LEFT, INFINITE, TINY, FLAT, SPREAD, N_ROWS };
-
-static float row_value(int kind, size_t i, size_t n, qn_test_random *r)
-{
-    float x = qn_test_normal(r) * 4.0F;
-    switch (kind) {
-    case TIED:
-        return (float)(qn_test_bits(r) % 5);
-    case NAN_ROW:
-        return qn_test_bits(r) % 3 ? x : NAN;
-    case ALL_BANNED:
-        return -INFINITY;
-    case ONE_LEFT:
-        return i == n / 2 ? -3.0F : -INFINITY;
-    case INFINITE:
-        return qn_test_bits(r) % 4 ? x : (qn_test_bits(r) % 2 ? INFINITY : -INFINITY);
-    case TINY:
-        return (qn_test_bits(r) % 2 ? 1.0F : -1.0F) * (float)(qn_test_bits(r) % 9) * 0x1p-149F;
-    case FLAT:
-        return 7.25F;
-    case SPREAD:
-        return x * 1e37F;
-    default:
-        return x;
-    }
-}
-
-static void make_row(int kind, float *row, size_t n, qn_test_random *r)
-{
-    for (size_t i = 0; i < n; i++) {
-        row[i] = row_value(kind, i, n, r);
-    }
-}
 
 typedef struct plain {
     float logit;
