@@ -140,7 +140,8 @@ QN_API int32_t qn_context_n_outputs(const qn_context *ctx);
  */
 
 /*
- * Attaches a chain to a sequence, in place of the one that it has; NULL detaches. The chain stays
+ * Attaches a chain, or a constrained one (qn_sampler_constrained; it runs in the graph if all of
+ * its chain does), to a sequence, in place of the one that it has; NULL detaches. The chain stays
  * the caller's: it must live, without members added or removed, until it is detached or the
  * context is freed. It is in one place at a time. Holds for the decodes to come; of the rows of the
  * last one, the candidates are lost. Takes memory for the candidates of n_outputs_max_per_seq rows.

@@ -81,9 +81,7 @@ static bool prepare(session *s, const qn_log *log)
     s->sampler = cli_sampling_constrain(&s->sampling, s->vocab, s->chain, &err);
     bool ok = s->sampler && qn_context_make(s->model, &options, &s->ctx, &err) == QN_OK &&
               qn_detokenizer_make(s->vocab, s->o->special, &s->detokenizer, &err) == QN_OK;
-    /* a grammar may make the chain pick twice, so it runs on the host */
-    bool in_graph = s->o->backend_sampling && s->o->show_probs == 0 && !s->sampling.grammar;
-    if (ok && in_graph) {
+    if (ok && s->o->backend_sampling && s->o->show_probs == 0) {
         ok = qn_context_set_sampler(s->ctx, 0, s->sampler, &err) == QN_OK;
     }
     if (ok && s->o->show_probs > 0) {

@@ -26,6 +26,7 @@ static const qn_sample_stage *const stages[QN_STAGE_COUNT] = {
     [QN_STAGE_MIROSTAT] = &qn__stage_mirostat,
     [QN_STAGE_MIROSTAT_V2] = &qn__stage_mirostat_v2,
     [QN_STAGE_ADAPTIVE_P] = &qn__stage_adaptive_p,
+    [QN_STAGE_GRAMMAR] = &qn__stage_grammar,
 };
 
 const qn_sample_table qn__sample_table = {
@@ -34,6 +35,13 @@ const qn_sample_table qn__sample_table = {
 static const qn_sampler_graph *form_of(const qn_sampler *s)
 {
     return s->fns->graph;
+}
+
+/* The chain itself, or the one in a constrained one. */
+static const qn_sampler *plain(const qn_sampler *chain)
+{
+    const qn_sampler *inner = qn__constrained_chain(chain);
+    return inner ? inner : chain;
 }
 
 static bool carries(const qn_sampler *s)
@@ -81,19 +89,12 @@ static void mark(qn_sampler *member, char how)
     }
 }
 
-qn_status qn__chain_attach(qn_sampler *chain, bool supported, size_t n, qn_chain_form *out,
-                           qn_error *err)
+/* The members that run in the graph, from the front. */
+static qn_chain_form form_of_chain(const qn_sampler *chain, bool supported, size_t n)
 {
-    size_t size = qn_sampler_chain_size(chain);
-    if (size == 0) {
-        return qn__error(err, QN_ERR_ARGUMENT,
-                         "only a chain with samplers can be attached to a sequence");
-    }
-    if (chain->attached) {
-        return qn__error(err, QN_ERR_ARGUMENT, "the chain is attached to a sequence already");
-    }
     qn_chain_form form = {.n_keep = n};
     bool works = false; /* there is something to do in the graph */
+    size_t size = qn_sampler_chain_size(chain);
     for (size_t i = 0; i < size; i++) {
         qn_sampler *member = qn_sampler_chain_get(chain, i);
         if (!form_of(member)) {
@@ -110,22 +111,59 @@ qn_status qn__chain_attach(qn_sampler *chain, bool supported, size_t n, qn_chain
     }
     form.n_prefix = works ? form.n_prefix : 0;
     form.whole = form.n_prefix == size;
+    return form;
+}
+
+static void unmark(const qn_sampler *chain)
+{
+    for (size_t i = 0; i < qn_sampler_chain_size(chain); i++) {
+        qn_sampler_chain_get(chain, i)->shown[0] = '\0';
+    }
+}
+
+qn_status qn__chain_attach(qn_sampler *chain, bool supported, size_t n, qn_chain_form *out,
+                           qn_error *err)
+{
+    qn_sampler *inner = qn__constrained_chain(chain);
+    if (qn_sampler_chain_size(plain(chain)) == 0) {
+        return qn__error(err, QN_ERR_ARGUMENT,
+                         "only a chain with samplers can be attached to a sequence");
+    }
+    if (chain->attached) {
+        return qn__error(err, QN_ERR_ARGUMENT, "the chain is attached to a sequence already");
+    }
+    qn_chain_form form = form_of_chain(plain(chain), supported, n);
+    if (inner && !(form.whole && form.picks)) {
+        form = (qn_chain_form){.n_keep = n};
+        unmark(inner);
+    }
+    form.check = inner ? chain : NULL;
+    form.follows = form.follows || inner;
     chain->attached = true;
+    if (inner) {
+        inner->attached = true;
+    }
     *out = form;
     return QN_OK;
 }
 
 void qn__chain_detach(qn_sampler *chain)
 {
-    for (size_t i = 0; i < qn_sampler_chain_size(chain); i++) {
-        qn_sampler_chain_get(chain, i)->shown[0] = '\0';
-    }
+    qn_sampler *inner = qn__constrained_chain(chain);
+    unmark(plain(chain));
     chain->attached = false;
-    *qn__chain_row_queue(chain) = (qn_row_queue){0};
+    if (inner) {
+        inner->attached = false;
+    }
+    *qn__chain_row_queue(plain(chain)) = (qn_row_queue){0};
 }
 
 void qn__chain_begin(const qn_sampler *chain)
 {
+    if (qn__constrained_chain(chain)) {
+        qn__grammar_graph.begin(chain->state);
+    }
+    chain = plain(chain);
     *qn__chain_row_queue(chain) = (qn_row_queue){0};
     for (size_t i = 0; i < qn_sampler_chain_size(chain); i++) {
         const qn_sampler *member = qn_sampler_chain_get(chain, i);
@@ -137,8 +175,11 @@ void qn__chain_begin(const qn_sampler *chain)
 
 void qn__chain_draft(const qn_sampler *chain, const qn_chain_form *form, int32_t token)
 {
+    if (form->check) {
+        qn__grammar_graph.draft(form->check->state, token);
+    }
     for (size_t i = 0; form->follows && i < form->n_prefix; i++) {
-        const qn_sampler *member = qn_sampler_chain_get(chain, i);
+        const qn_sampler *member = qn_sampler_chain_get(plain(chain), i);
         if (form_of(member)->draft) {
             form_of(member)->draft(member->state, token);
         }
@@ -149,8 +190,11 @@ size_t qn__chain_program_words(const qn_sampler *chain, const qn_chain_form *for
                                size_t n_drafts)
 {
     size_t words = QN_SAMPLE_PROGRAM_HEAD;
+    if (form->check) {
+        words += 2 + param_words(qn__grammar_graph.room(form->check->state, j, n_drafts));
+    }
     for (size_t i = 0; i < form->n_prefix; i++) {
-        const qn_sampler *member = qn_sampler_chain_get(chain, i);
+        const qn_sampler *member = qn_sampler_chain_get(plain(chain), i);
         if (form_of(member)->stage != QN_STAGE_NONE) {
             words += 2 + param_words(param_bytes(member, j, n_drafts));
         }
@@ -158,18 +202,20 @@ size_t qn__chain_program_words(const qn_sampler *chain, const qn_chain_form *for
     return words;
 }
 
-/* Parameters of a member; returns their words. */
-static size_t write_params(const qn_sampler *member, int32_t j, int32_t *out)
+/* A stage with the parameters of a member; returns its words. */
+static size_t write_stage(const qn_sampler *member, const qn_sampler_graph *graph, int32_t j,
+                          int32_t *out)
 {
-    const qn_sampler_graph *graph = form_of(member);
     size_t bytes = 0;
     if (graph->params) {
-        bytes = graph->params(member->state, j, out);
+        bytes = graph->params(member->state, j, out + 2);
     } else if (member->state) {
         bytes = ((const qn_plain_state *)member->state)->bytes;
-        memcpy(out, member->state, bytes);
+        memcpy(out + 2, member->state, bytes);
     }
-    return param_words(bytes);
+    out[0] = (int32_t)graph->stage;
+    out[1] = (int32_t)param_words(bytes);
+    return 2 + param_words(bytes);
 }
 
 void qn__chain_program(const qn_sampler *chain, const qn_chain_form *form, int32_t j,
@@ -177,27 +223,29 @@ void qn__chain_program(const qn_sampler *chain, const qn_chain_form *form, int32
 {
     int32_t *word = program + QN_SAMPLE_PROGRAM_HEAD, n_stages = 0;
     for (size_t i = 0; i < form->n_prefix; i++) {
-        const qn_sampler *member = qn_sampler_chain_get(chain, i);
-        qn_stage_id stage = form_of(member)->stage;
-        if (stage != QN_STAGE_NONE) {
-            size_t words = write_params(member, j, word + 2);
+        const qn_sampler *member = qn_sampler_chain_get(plain(chain), i);
+        if (form_of(member)->stage != QN_STAGE_NONE) {
+            size_t words = write_stage(member, form_of(member), j, word);
             if (carry && member == form->carrier) {
                 memcpy(word + 2, carry, QN_SAMPLE_CARRY_WORDS * sizeof *carry);
             }
-            word[0] = (int32_t)stage;
-            word[1] = (int32_t)words;
-            word += 2 + words;
+            word += words;
             n_stages++;
         }
     }
     program[QN_SAMPLE_N_STAGES] = n_stages;
+    program[QN_SAMPLE_CHECK] = 0;
+    if (form->check) {
+        program[QN_SAMPLE_CHECK] = (int32_t)(word - program);
+        write_stage(form->check, &qn__grammar_graph, j, word);
+    }
 }
 
 void qn__chain_rows(qn_sampler *chain, const qn_chain_form *form, const int32_t *carries, int32_t n,
                     int32_t j)
 {
     if (form->carrier) {
-        *qn__chain_row_queue(chain) = (qn_row_queue){form->carrier, carries, n, j};
+        *qn__chain_row_queue(plain(chain)) = (qn_row_queue){form->carrier, carries, n, j};
     }
 }
 
@@ -211,7 +259,7 @@ void qn__row_queue_next(qn_row_queue *queue)
 
 void qn__chain_apply_rest(const qn_sampler *chain, const qn_chain_form *form, qn_candidates *c)
 {
-    for (size_t i = form->n_prefix; i < qn_sampler_chain_size(chain); i++) {
-        qn_sampler_apply(qn_sampler_chain_get(chain, i), c);
+    for (size_t i = form->n_prefix; i < qn_sampler_chain_size(plain(chain)); i++) {
+        qn_sampler_apply(qn_sampler_chain_get(plain(chain), i), c);
     }
 }

@@ -17,6 +17,10 @@
  *   params     writes what row j needs, by the shadow     rows in order
  * apply and accept know nothing of the shadow. None of the three allocates.
  *
+ * A constrained chain (qn_sampler_constrained) is attached like a chain, if all its members have a
+ * form and one picks: its program is that of its chain, with a check of the pick by the grammar
+ * behind it. Else it runs outside. Below, `chain` may be either.
+ *
  * What depends on the *pick* of the row before (mirostat, adaptive-p) is known only when that row
  * has run: it is carried from row to row in the graph, see tensor/sample.h. A chain has one such
  * member at most; a second one ends the prefix.
@@ -46,6 +50,7 @@ typedef enum qn_stage_id {
     QN_STAGE_MIROSTAT,
     QN_STAGE_MIROSTAT_V2,
     QN_STAGE_ADAPTIVE_P,
+    QN_STAGE_GRAMMAR,
     QN_STAGE_COUNT,
     QN_STAGE_NONE /* a sampler that is off: part of the prefix, nothing to do */
 } qn_stage_id;
@@ -56,7 +61,8 @@ extern const qn_sample_table qn__sample_table;
 extern const qn_sample_stage qn__stage_greedy, qn__stage_dist, qn__stage_top_k, qn__stage_top_p,
     qn__stage_min_p, qn__stage_temp, qn__stage_temp_ext, qn__stage_typical, qn__stage_top_n_sigma,
     qn__stage_logit_bias, qn__stage_xtc, qn__stage_penalties, qn__stage_dry, qn__stage_infill,
-    qn__stage_reasoning, qn__stage_mirostat, qn__stage_mirostat_v2, qn__stage_adaptive_p;
+    qn__stage_reasoning, qn__stage_mirostat, qn__stage_mirostat_v2, qn__stage_adaptive_p,
+    qn__stage_grammar;
 
 /* A sampler's form; the `graph` of its interface. */
 typedef struct qn_sampler_graph {
@@ -85,6 +91,11 @@ typedef struct qn_sampler_graph {
     size_t (*keep)(const void *state, size_t n);
 } qn_sampler_graph;
 
+/* The form of a grammar, also as the check of a constrained chain. */
+extern const qn_sampler_graph qn__grammar_graph;
+/* The chain in a constrained one; NULL for any other sampler. */
+qn_sampler *qn__constrained_chain(const qn_sampler *s);
+
 /* What the prefix of a chain comes to. */
 typedef struct qn_chain_form {
     size_t n_prefix; /* members */
@@ -92,6 +103,7 @@ typedef struct qn_chain_form {
     bool picks, draws;
     bool follows;        /* rows depend on the tokens of the batch between them */
     qn_sampler *carrier; /* the member that carries; NULL: none */
+    qn_sampler *check;   /* the constrained chain whose grammar checks the pick; NULL: none */
     size_t n_keep;       /* candidates left at most */
 } qn_chain_form;
 

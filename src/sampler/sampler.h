@@ -74,6 +74,8 @@ void qn__mirostat_v2_row(qn_candidates *c, float mu);
  * their sum, 0 where every candidate is banned. */
 uint64_t qn__adaptive_p_row(qn_candidates *c, float aim);
 void qn__infill_row(qn_candidates *c, const qn_vocab *vocab);
+/* Bans what has no bit: bit id % 32 of bits[id / 32], of `words` words. */
+void qn__mask_row(qn_candidates *c, const uint32_t *bits, size_t words);
 /* Bans all but one. */
 void qn__force_row(qn_candidates *c, int32_t id);
 /* Adds values[i] to the logit of ids[i]; ids ascend. */

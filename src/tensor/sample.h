@@ -9,12 +9,17 @@
  *
  * A program, I32 words at places that are multiples of 8 bytes:
  *   column of the row in the logits; number of stages; how many candidates are handed back; the row
- *   before it in its sequence, counted from 1, and the row behind it, 0 for none; 0;
+ *   before it in its sequence, counted from 1, and the row behind it, 0 for none; where in the
+ *   program the check stands, 0 for none;
  *   then for each stage: its index in the table; words of its parameters, an even number; they.
  * A result, I32 words: the picked token, -1 for none; candidates left; index of the picked one, -1;
  *   flags; low and high word of the sum of weights; the carry; then n_keep ids, n_keep logits (F32
  *   bits) and n_keep weights, of which those handed back are filled in: the first min(left, the
  *   program's number) of each.
+ *
+ * The check is one more stage, behind the others: if it refuses what they picked, the row begins
+ * anew: with a clean copy of the logits, which the check's row function changes first, and the same
+ * parameters and carry. The second pick is final.
  *
  * One stage of a program may carry: it learns from what it picks, and the next row of its sequence
  * begins with what it knows then. Such rows are linked with each other (only they are) and run in
@@ -32,7 +37,8 @@ enum {
     QN_SAMPLE_N_BACK,
     QN_SAMPLE_PREVIOUS, /* counted from 1 */
     QN_SAMPLE_NEXT,
-    QN_SAMPLE_PROGRAM_HEAD = 6
+    QN_SAMPLE_CHECK,
+    QN_SAMPLE_PROGRAM_HEAD
 };
 
 #define QN_SAMPLE_CARRY_WORDS 6
@@ -51,13 +57,16 @@ enum {
 enum { QN_SAMPLE_SORTED = 1, QN_SAMPLE_HAS_WEIGHTS = 2 };
 
 /* One kind of sampler: transforms a row of candidates, or picks. The same function as outside of
- * graphs; may use c->work, allocates nothing, depends on nothing but its arguments. Parameters may
- * hold addresses of tables that live as long as the chain is attached. */
+ * graphs; may use c->work, allocates nothing, depends on nothing but its arguments, and leaves the
+ * parameters as they are. They may hold addresses of what lives as long as the chain is attached
+ * and is at rest, or this row's alone, while the graph runs. */
 typedef struct qn_sample_stage {
     const char *name;
     void (*row)(void *params, qn_candidates *c);
     /* Instead of `row`, for one that carries; `carry` is aligned to 4. */
     void (*carried)(void *params, int32_t *carry, qn_candidates *c);
+    /* Of one that can be a check: whether the pick is refused, or there is none. */
+    bool (*refuses)(void *params, const qn_candidates *c);
 } qn_sample_stage;
 
 typedef struct qn_sample_table {

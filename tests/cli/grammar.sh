@@ -3,6 +3,7 @@
 # usage: grammar.sh PROGRAM OWN_DATA SHARED_DATA
 set -u
 quern=$1
+grammars=$(dirname "$0")/../../grammars
 model=${XDG_CACHE_HOME:-$HOME/.cache}/quern/SmolLM2-135M-Instruct.Q4_1.gguf
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -44,6 +45,12 @@ assert list(v) == ["n", "ok"] and 10 <= v["n"] <= 25 and isinstance(v["ok"], boo
 first=$text
 run -j '{"type":"object","properties":{"n":{"type":"integer","minimum":10,"maximum":25},"ok":{"type":"boolean"}},"required":["n","ok"],"additionalProperties":false}' --show-probs 3
 [ "$first" = "$text" ] || fail "seed 5 gives '$first', then '$text'"
+run --grammar-file "$grammars/json.gbnf" || fail "JSON: $(cat "$scratch/rest")"
+grep -q 'samplers: .*+top-k .*+dist' "$scratch/rest" || fail "not in the graph: $(cat "$scratch/rest")"
+first=$text
+run --grammar-file "$grammars/json.gbnf" --no-backend-sampling
+grep -q 'samplers: .*-> dist' "$scratch/rest" || fail "not outside: $(cat "$scratch/rest")"
+[ "$first" = "$text" ] || fail "JSON in the graph '$first', outside '$text'"
 printf 'root ::= [0-9]+\n' >"$scratch/digits"
 run --grammar-file "$scratch/digits" || fail "digits: $(cat "$scratch/rest")"
 grep -qxE '[0-9]+' <<<"$text" || fail "no digits: $text"

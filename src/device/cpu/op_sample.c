@@ -63,21 +63,28 @@ static void write_result(int32_t *out, const qn_candidates *c, size_t n_keep, si
     }
 }
 
-/* previous: the carry of the row before, NULL for none. */
-static void run_stage(const qn_sample_stage *stage, int32_t *params, const int32_t *previous,
-                      int32_t *carry, qn_candidates *c)
-{
-    if (stage->carried) {
-        memcpy(carry, previous ? previous : params, QN_SAMPLE_CARRY_WORDS * sizeof *carry);
-        stage->carried(params, carry, c);
-    } else {
-        stage->row(params, c);
-    }
-}
-
 static int32_t *program_of(const qn_node *node, int64_t row)
 {
     return (int32_t *)node->src[1]->data + row * node->src[1]->ne[0];
+}
+
+/* All stages, in order. previous: the carry of the row before, NULL for none. */
+static void run_stages(const qn_sample_table *table, int32_t *program, const int32_t *previous,
+                       int32_t *carry, qn_candidates *c)
+{
+    int32_t *word = program + QN_SAMPLE_PROGRAM_HEAD;
+    memset(carry, 0, QN_SAMPLE_CARRY_WORDS * sizeof *carry);
+    for (int32_t i = 0; i < program[QN_SAMPLE_N_STAGES]; i++) {
+        const qn_sample_stage *stage = table->stages[word[0]];
+        int32_t *params = word + 2;
+        if (stage->carried) {
+            memcpy(carry, previous ? previous : params, QN_SAMPLE_CARRY_WORDS * sizeof *carry);
+            stage->carried(params, carry, c);
+        } else {
+            stage->row(params, c);
+        }
+        word = params + word[1];
+    }
 }
 
 static void run_row(const qn_node *node, int64_t row, uint8_t *memory)
@@ -94,11 +101,12 @@ static void run_row(const qn_node *node, int64_t row, uint8_t *memory)
     qn_candidates c = place_row(memory, n);
     const qn_row_at at = {program[QN_SAMPLE_COLUMN], 0, 0};
     table->fill(&c, qn__row(logits, at), n);
-    memset(carry, 0, QN_SAMPLE_CARRY_WORDS * sizeof *carry);
-    int32_t *word = program + QN_SAMPLE_PROGRAM_HEAD;
-    for (int32_t i = 0; i < program[QN_SAMPLE_N_STAGES]; i++) {
-        run_stage(table->stages[word[0]], word + 2, previous, carry, &c);
-        word += 2 + word[1];
+    run_stages(table, program, previous, carry, &c);
+    int32_t *check = program[QN_SAMPLE_CHECK] > 0 ? program + program[QN_SAMPLE_CHECK] : NULL;
+    if (check && table->stages[check[0]]->refuses(check + 2, &c)) {
+        table->fill(&c, qn__row(logits, at), n);
+        table->stages[check[0]]->row(check + 2, &c);
+        run_stages(table, program, previous, carry, &c);
     }
     write_result(result, &c, (size_t)node->params.sample.n_keep, (size_t)program[QN_SAMPLE_N_BACK]);
 }
