@@ -167,7 +167,7 @@ static void instruction_set_does_not_matter(const qn_model *model, int kind, int
 #ifdef QN_TEST_EMULATED /* the kernels for AVX-512, by emulation: only these, they are slow */
     static const char *const sets[] = {"avx512"};
 #else
-    static const char *const sets[] = {"scalar", "avx2", "avx512"};
+    static const char *const sets[] = {"scalar", "avx2", "avx512", "neon", "neon-dotprod"};
 #endif
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         qn_context *ctx = make_context(model, sets[i], 2, 512);

@@ -27,7 +27,7 @@ struct qn_cpu_measure_fns; /* measure.h */
 
 /* One instruction set. */
 typedef struct qn_cpu_isa {
-    const char *name; /* "scalar", "avx2", "avx512" */
+    const char *name; /* "scalar", "avx2", "avx512", "neon", "neon-dotprod" */
     const struct qn_cpu_row_fns *rows;
     const struct qn_cpu_matmul_fns *matmul;
     const struct qn_cpu_attend_fns *attend;

@@ -153,7 +153,8 @@ QN_INLINE void qn__fetch_ahead(qn_type type, const uint8_t *chunk, int64_t b)
     X(mxfp4, QN_TYPE_MXFP4)
 #define QN_MATMUL_TYPES(X) QN_MATMUL_FLOAT_TYPES(X) QN_MATMUL_BLOCK_TYPES(X)
 
-extern const qn_cpu_matmul_fns qn__matmul_scalar, qn__matmul_avx2, qn__matmul_avx512;
+extern const qn_cpu_matmul_fns qn__matmul_scalar, qn__matmul_avx2, qn__matmul_avx512,
+    qn__matmul_neon, qn__matmul_dotprod;
 
 /* Rows of the kernel table, in op_matmul.c. */
 struct qn_cpu_kernel;

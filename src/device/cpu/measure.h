@@ -21,12 +21,16 @@ typedef struct qn_cpu_measure_fns {
 } qn_cpu_measure_fns;
 
 extern const qn_cpu_measure_fns qn__cpu_measure_scalar, qn__cpu_measure_avx2,
-    qn__cpu_measure_avx512;
+    qn__cpu_measure_avx512, qn__cpu_measure_neon, qn__cpu_measure_dotprod;
 
 qn_status qn__cpu_measure(qn_pool *pool, const qn_cpu_isa *isa, qn_measure what, int32_t n_threads,
                           double seconds, double *out, qn_error *err);
 
 /* Keeps the compiler from knowing what is in a register; no instruction. */
+#if defined(__aarch64__)
+#define QN_OPAQUE(x) __asm__ volatile("" : "+w"(x))
+#else
 #define QN_OPAQUE(x) __asm__ volatile("" : "+x"(x))
+#endif
 
 #endif

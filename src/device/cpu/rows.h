@@ -52,6 +52,7 @@ typedef struct qn_cpu_row_fns {
     void (*to_bf16)(uint16_t *out, const float *x, int64_t n);
 } qn_cpu_row_fns;
 
-extern const qn_cpu_row_fns qn__cpu_rows_scalar, qn__cpu_rows_avx2, qn__cpu_rows_avx512;
+extern const qn_cpu_row_fns qn__cpu_rows_scalar, qn__cpu_rows_avx2, qn__cpu_rows_avx512,
+    qn__cpu_rows_neon;
 
 #endif

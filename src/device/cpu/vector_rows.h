@@ -3,6 +3,8 @@
  * of the file that includes this (see vector.h). Element i of a row is lane i mod 16, which is also
  * the lane that sums want; the rest of a row is loaded and stored by mask.
  */
+#include <math.h>
+
 #include "device/cpu/rows.h"
 #include "device/cpu/vector.h"
 
@@ -280,8 +282,7 @@ static void normalize(float *out, const float *x, int64_t n, float center, float
 
 static float inverse_root(float x)
 {
-    __m128 root = _mm_sqrt_ss(_mm_set_ss(x));
-    return 1.0F / _mm_cvtss_f32(root);
+    return 1.0F / sqrtf(x);
 }
 
 static void norm_rms(float *out, const float *x, int64_t n, float eps, const float *weight,
@@ -302,7 +303,7 @@ static void norm_layer(float *out, const float *x, int64_t n, float eps, const f
 static void norm_l2_max(float *out, const float *x, int64_t n, float eps, const float *weight,
                         const float *bias)
 {
-    float length = _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(sum_squares(x, n, 0.0F))));
+    float length = sqrtf(sum_squares(x, n, 0.0F));
     normalize(out, x, n, 0.0F, 1.0F / (eps > length ? eps : length), weight, bias);
 }
 
