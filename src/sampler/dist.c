@@ -83,12 +83,19 @@ static void dist_begin(void *state)
     qn__draw_forget(&((dist_state *)state)->draw);
 }
 
+static void dist_take(void *state, const int32_t *carry)
+{
+    (void)carry;
+    qn__draw_take(&((dist_state *)state)->draw, true);
+}
+
 static const qn_sampler_graph dist_graph = {.stage = QN_STAGE_DIST,
                                             .picks = true,
                                             .draws = true,
                                             .param_bytes = sizeof(uint64_t),
                                             .params = dist_params,
-                                            .begin = dist_begin};
+                                            .begin = dist_begin,
+                                            .take = dist_take};
 
 static const qn_sampler_interface dist_fns = {.name = dist_name,
                                               .accept = dist_accept,

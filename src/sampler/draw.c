@@ -108,10 +108,10 @@ bool qn__draw_pick_ahead(qn_candidates *c, const uint64_t *fractions, uint32_t n
     return needs;
 }
 
-void qn__draw_take(qn_draw *draw, bool drew)
+void qn__draw_take(qn_draw *draw, bool looked)
 {
     qn__draw_forget(draw);
-    if (drew) {
+    if (looked) {
         (void)qn__draw_fraction(draw);
     }
 }

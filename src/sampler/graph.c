@@ -244,16 +244,21 @@ void qn__chain_program(const qn_sampler *chain, const qn_chain_form *form, int32
 void qn__chain_rows(qn_sampler *chain, const qn_chain_form *form, const int32_t *carries, int32_t n,
                     int32_t j)
 {
-    if (form->carrier) {
-        *qn__chain_row_queue(plain(chain)) = (qn_row_queue){form->carrier, carries, n, j};
-    }
+    chain = plain(chain);
+    *qn__chain_row_queue(chain) = (qn_row_queue){chain, form, carries, n, j};
 }
 
 void qn__row_queue_next(qn_row_queue *queue)
 {
-    if (queue->next < queue->n) {
-        const int32_t *carry = queue->carries + (size_t)queue->next++ * QN_SAMPLE_CARRY_WORDS;
-        form_of(queue->member)->take(queue->member->state, carry);
+    if (queue->next >= queue->n) {
+        return;
+    }
+    const int32_t *carry = queue->carries + (size_t)queue->next++ * QN_SAMPLE_CARRY_WORDS;
+    for (size_t i = 0; i < queue->form->n_prefix; i++) {
+        const qn_sampler *member = qn_sampler_chain_get(queue->chain, i);
+        if (form_of(member)->take) {
+            form_of(member)->take(member->state, carry);
+        }
     }
 }
 

@@ -85,7 +85,8 @@ typedef struct qn_sampler_graph {
     /* A generated token becomes part of the shadow: if it is the first behind a row, one that is
      * accepted for that row. NULL: the text does not matter. */
     void (*draft)(void *state, int32_t token);
-    /* Of a stage that carries: as if apply had been called for the row that left this carry. */
+    /* As if apply had just been called outside for the row that left this carry, which is that of
+     * the chain's member that carries: what apply would remember until accept. NULL: nothing. */
     void (*take)(void *state, const int32_t *carry);
     /* How many of n candidates are left at most. NULL: n. */
     size_t (*keep)(const void *state, size_t n);
@@ -134,10 +135,10 @@ void qn__chain_program(const qn_sampler *chain, const qn_chain_form *form, int32
                        const int32_t *carry, int32_t *program);
 
 /*
- * The carries of the rows of the batch, n times QN_SAMPLE_CARRY_WORDS, which stay the caller's: the
- * generated tokens that the chain accepts from now on are taken for those of rows j, j + 1, …, and
- * its member learns as if it had picked outside. Without a carrier there is nothing to do.
- * Forgotten when the chain is applied outside, reset, detached, or when a batch begins.
+ * The rows of the batch up to now, n of them with a carry each; form and carries stay the caller's.
+ * The generated tokens that the chain accepts from now on are taken for those of rows j, j + 1, …:
+ * its members do with them as if they had been applied outside. Forgotten when the chain is applied
+ * outside, reset, detached, or when a batch begins.
  */
 void qn__chain_rows(qn_sampler *chain, const qn_chain_form *form, const int32_t *carries, int32_t n,
                     int32_t j);

@@ -147,10 +147,11 @@ void qn__draw_pick(qn_draw *draw, qn_candidates *c);
 
 /* The same in a graph, where rows of a sequence follow each other: row j is given the next j + 1
  * numbers and takes the one behind those that the rows before it took, if it needs one. Writing
- * them is no look: `take` is, for a row that did. */
+ * them is no look. */
 void qn__draw_write_ahead(qn_draw *draw, int32_t j, uint64_t *fractions);
 bool qn__draw_pick_ahead(qn_candidates *c, const uint64_t *fractions, uint32_t n_drawn);
-void qn__draw_take(qn_draw *draw, bool drew);
+/* As if the next number had been looked at last, or none. */
+void qn__draw_take(qn_draw *draw, bool looked);
 
 /*
  * The last tokens of the text, in a ring of `capacity` > 0. Tokens that may follow (drafts) are in
@@ -212,15 +213,16 @@ void *qn__plain_clone(const void *state);
 void qn__plain_free(void *state);
 qn_status qn__plain_copy(void *to, const void *from, qn_error *err);
 
-/* Rows of an attached chain that one of its members learns from when their tokens are accepted; see
+/* Rows of an attached chain, which its members get to know when their tokens are accepted; see
  * qn__chain_rows in graph.h. */
 typedef struct qn_row_queue {
-    qn_sampler *member;
+    const qn_sampler *chain;
+    const struct qn_chain_form *form;
     const int32_t *carries;
     int32_t n, next; /* rows; the one that the next generated token is of */
 } qn_row_queue;
 qn_row_queue *qn__chain_row_queue(const qn_sampler *chain);
-/* A generated token is accepted: the member gets to know its row. */
+/* A generated token is about to be accepted. */
 void qn__row_queue_next(qn_row_queue *queue);
 
 /* Whether the state of one can be copied to the other. */

@@ -104,10 +104,17 @@ static void xtc_begin(void *state)
     qn__draw_forget(&((xtc_state *)state)->draw);
 }
 
+static void xtc_take(void *state, const int32_t *carry)
+{
+    (void)carry;
+    qn__draw_take(&((xtc_state *)state)->draw, true);
+}
+
 static const qn_sampler_graph xtc_graph = {.stage = QN_STAGE_XTC,
                                            .param_bytes = sizeof(xtc_params),
                                            .params = write_xtc_params,
-                                           .begin = xtc_begin};
+                                           .begin = xtc_begin,
+                                           .take = xtc_take};
 
 static const qn_sampler_interface xtc_fns = {.name = xtc_name,
                                              .accept = xtc_accept,
