@@ -244,8 +244,8 @@ void qn__chain_program(const qn_sampler *chain, const qn_chain_form *form, int32
 void qn__chain_rows(qn_sampler *chain, const qn_chain_form *form, const int32_t *carries, int32_t n,
                     int32_t j)
 {
-    chain = plain(chain);
-    *qn__chain_row_queue(chain) = (qn_row_queue){chain, form, carries, n, j};
+    const qn_sampler *inner = plain(chain);
+    *qn__chain_row_queue(inner) = (qn_row_queue){inner, form, carries, n, j};
 }
 
 void qn__row_queue_next(qn_row_queue *queue)
