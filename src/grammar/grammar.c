@@ -96,8 +96,12 @@ qn_status qn_matcher_make(qn_grammar *grammar, qn_matcher **out, qn_error *err)
 {
     qn_matcher *m = qn__calloc(1, sizeof *m);
     size_t depth = grammar->pieces ? grammar->pieces->longest : 0;
+    bool lazy = grammar->triggers != NULL;
     *out = m;
-    if (!m || !(m->walk = qn__calloc(depth + 1, sizeof *m->walk))) {
+    if (!m || !(m->walk = qn__calloc(depth + 1, sizeof *m->walk)) ||
+        (lazy &&
+         !(m->from = qn__calloc(qn__triggers_count(grammar->triggers) + 1, sizeof *m->from)))) {
+        free(m ? m->walk : NULL);
         free(m);
         *out = NULL;
         return qn__error_memory(err, "matcher of a grammar");
@@ -113,7 +117,7 @@ qn_status qn_matcher_make(qn_grammar *grammar, qn_matcher **out, qn_error *err)
     grammar->matchers = m;
     m->place = grammar->places.start;
     pthread_mutex_unlock(&grammar->lock);
-    m->waiting = grammar->triggers != NULL;
+    m->waiting = lazy;
     return QN_OK;
 }
 
@@ -131,6 +135,7 @@ void qn_matcher_free(qn_matcher *m)
     pthread_mutex_unlock(&g->lock);
     qn__buf_free(&m->seen);
     free(m->tokens);
+    free(m->from);
     free(m->walk);
     free(m);
     qn_grammar_free(g);
@@ -155,6 +160,8 @@ qn_status qn_matcher_copy(qn_matcher *to, const qn_matcher *from, qn_error *err)
             memcpy(to->tokens, from->tokens, n * sizeof *to->tokens);
         }
         to->n_tokens = n;
+        memcpy(to->from, from->from,
+               qn__triggers_count(from->grammar->triggers) * sizeof *to->from);
     }
     to->waiting = from->waiting;
     pthread_mutex_lock(&to->grammar->lock);
@@ -184,4 +191,7 @@ void qn_matcher_reset(qn_matcher *m)
     m->waiting = m->grammar->triggers != NULL;
     m->seen.size = 0;
     m->n_tokens = 0;
+    if (m->from) {
+        memset(m->from, 0, qn__triggers_count(m->grammar->triggers) * sizeof *m->from);
+    }
 }

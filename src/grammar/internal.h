@@ -20,9 +20,12 @@ typedef struct qn_triggers qn_triggers;
 qn_status qn__triggers_make(const qn_trigger *list, size_t n, qn_triggers **out, qn_error *err);
 void qn__triggers_free(qn_triggers *t);
 bool qn__triggers_has_token(const qn_triggers *t, int32_t token);
-/* Whether one fires on the text; *start: where the grammar's part begins. */
-qn_status qn__triggers_search(const qn_triggers *t, const char *text, size_t size, bool *fires,
-                              size_t *start, qn_error *err);
+size_t qn__triggers_count(const qn_triggers *t);
+/* Whether one fires on a text; *start: where the grammar's part begins. `from`: as many numbers as
+ * the count, 0 for a new text; where nothing fires they say where a search of this text with more
+ * behind it begins. */
+qn_status qn__triggers_search(const qn_triggers *t, size_t *from, const char *text, size_t size,
+                              bool *fires, size_t *start, qn_error *err);
 
 /* ---- Masks (mask.c) ---- */
 
@@ -79,6 +82,7 @@ struct qn_matcher {
     qn_buf seen; /* text since the start, while waiting */
     qn_seen_token *tokens;
     size_t n_tokens, tokens_room;
+    size_t *from; /* where searches for triggers begin; NULL: not lazy */
 };
 
 /* A text further, or a token (whose text it is). False: not allowed or past a bound. */

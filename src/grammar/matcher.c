@@ -168,8 +168,8 @@ static qn_status wait_on(qn_matcher *m, int32_t token, const char *text, size_t 
     }
     qn_status status = QN_OK;
     if (!by_token) {
-        status =
-            qn__triggers_search(t, (const char *)m->seen.data, m->seen.size, &fires, &start, err);
+        status = qn__triggers_search(t, m->from, (const char *)m->seen.data, m->seen.size, &fires,
+                                     &start, err);
     }
     if (status == QN_OK && by_token) {
         status = follow_locked(m, token, text, size, err);

@@ -1,5 +1,12 @@
-/* trigger.c: what starts a lazy grammar: tokens, words, regular expressions (PCRE2, in the dialect
- * of ECMAScript, over bytes). */
+/*
+ * trigger.c: what starts a lazy grammar: tokens, words, regular expressions (PCRE2, in the dialect
+ * of ECMAScript, over bytes).
+ *
+ * The text grows token by token and is searched each time, but not from its beginning: a search
+ * that finds nothing also tells where the first match may begin that more text could complete, and
+ * the next one begins there. So an expression that is to fit the whole text is made into one that
+ * is searched for, where it begins and ends with anything.
+ */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdlib.h>
@@ -15,7 +22,8 @@
 
 typedef struct pattern {
     pcre2_code *code;
-    pcre2_code *whole; /* anchored at both ends; NULL: only searched for */
+    bool whole;  /* fits all of the text, or never will */
+    bool prefix; /* anything may come before it, and is part of the match */
 } pattern;
 
 struct qn_triggers {
@@ -25,6 +33,9 @@ struct qn_triggers {
     size_t n_patterns;
     pcre2_match_context *bounds;
 };
+
+/* The next search of the pattern finds nothing, whatever comes. */
+#define NEVER SIZE_MAX
 
 static qn_status compile(const char *text, size_t size, bool whole, pcre2_code **out, qn_error *err)
 {
@@ -42,8 +53,15 @@ static qn_status compile(const char *text, size_t size, bool whole, pcre2_code *
     return QN_OK;
 }
 
+static qn_status compile_text(qn_buf *text, bool whole, pcre2_code **out, qn_error *err)
+{
+    qn__buf_terminate(text);
+    return text->failed ? qn__error_memory(err, "grammar trigger")
+                        : compile((const char *)text->data, text->size, whole, out, err);
+}
+
 /* The word as an expression in a group. */
-static qn_status compile_word(const char *word, pcre2_code **out, qn_error *err)
+static qn_status add_word(qn_triggers *t, const char *word, qn_error *err)
 {
     qn_buf text = {0};
     qn__buf_add_byte(&text, '(');
@@ -54,28 +72,94 @@ static qn_status compile_word(const char *word, pcre2_code **out, qn_error *err)
         qn__buf_add_byte(&text, (uint8_t)*c);
     }
     qn__buf_add_byte(&text, ')');
-    qn__buf_terminate(&text);
-    qn_status status = text.failed ? qn__error_memory(err, "grammar trigger")
-                                   : compile((const char *)text.data, text.size, false, out, err);
+    qn_status status = compile_text(&text, false, &t->patterns[t->n_patterns++].code, err);
     qn__buf_free(&text);
     return status;
 }
 
-/* The expression with ^ before it and $ behind it, where it has not got them. */
-static qn_status compile_full(const char *expression, pattern *p, qn_error *err)
+/* Whether an expression, in brackets, would be what it is without: whole, and without alternatives.
+ * False also for what is too special to judge. */
+static bool is_sequence(const char *text, size_t size)
+{
+    size_t depth = 0, class = 0; /* class: where one begins, counted from 1 */
+    for (size_t i = 0; i < size; i++) {
+        char c = text[i];
+        if (c == '\\') {
+            if (++i >= size || text[i] == 'Q' || text[i] == 'E') {
+                return false;
+            }
+        } else if (class > 0) {
+            bool first = i == class || (i == class + 1 && text[class] == '^');
+            class = c == ']' && !first ? 0 : class;
+        } else if (c == '[') {
+            class = i + 1;
+        } else if (c == '(') {
+            char next = i + 1 < size ? text[i + 1] : '\0', kind = i + 2 < size ? text[i + 2] : '\0';
+            if (next == '*' || (next == '?' && (kind == '\0' || !strchr(":=!<", kind)))) {
+                return false;
+            }
+            depth++;
+        } else if ((c == ')' && depth-- == 0) || (c == '|' && depth == 0)) {
+            return false;
+        }
+    }
+    return depth == 0 && class == 0;
+}
+
+static bool has_end(const char *text, size_t size, const char *end)
+{
+    size_t n = strlen(end);
+    return size >= n && memcmp(text + size - n, end, n) == 0;
+}
+
+/* Takes "anything" from both ends of an expression for whole texts. */
+static bool strip(const char **text, size_t *size)
+{
+    static const char before[] = "[\\s\\S]*?";
+    static const char *const behind[] = {"[\\s\\S]*", "[\\s\\S]*?"};
+    size_t n_before = sizeof before - 1;
+    if (*size < n_before || memcmp(*text, before, n_before) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof behind / sizeof behind[0]; i++) {
+        size_t n = strlen(behind[i]);
+        if (*size > n_before + n && has_end(*text, *size, behind[i]) &&
+            is_sequence(*text + n_before, *size - n_before - n)) {
+            *text += n_before;
+            *size -= n_before + n;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* An expression that fits the whole text; or, since its ends may belong to two alternatives of it,
+ * one with ^ before it and $ behind it that is found anywhere. */
+static qn_status add_full(qn_triggers *t, const char *expression, qn_error *err)
 {
     size_t size = strlen(expression);
     bool begins = size > 0 && expression[0] == '^';
     bool ends = size > (begins ? 1U : 0U) && expression[size - 1] == '$';
+    const char *inner = expression + begins;
+    size -= (begins ? 1U : 0U) + (ends ? 1U : 0U);
+    bool sequence = is_sequence(inner, size);
     qn_buf text = {0};
-    qn__buf_add_text(&text, begins ? "" : "^");
-    qn__buf_add(&text, expression, size);
-    qn__buf_add_text(&text, ends ? "" : "$");
-    qn__buf_terminate(&text);
-    qn_status status = text.failed ? qn__error_memory(err, "grammar trigger") : QN_OK;
-    for (int whole = 0; whole < 2 && status == QN_OK; whole++) {
-        status = compile((const char *)text.data, text.size, whole == 1,
-                         whole == 1 ? &p->whole : &p->code, err);
+    if (strip(&inner, &size)) {
+        pattern *p = &t->patterns[t->n_patterns++];
+        p->prefix = true;
+        qn__buf_add(&text, inner, size);
+        qn_status status = compile_text(&text, false, &p->code, err);
+        qn__buf_free(&text);
+        return status;
+    }
+    qn__buf_add_text(&text, "^");
+    qn__buf_add(&text, inner, size);
+    qn__buf_add_text(&text, "$");
+    qn_status status = QN_OK;
+    for (int whole = 1; whole >= (sequence ? 1 : 0) && status == QN_OK; whole--) {
+        pattern *p = &t->patterns[t->n_patterns++];
+        p->whole = whole == 1;
+        status = compile_text(&text, p->whole, &p->code, err);
     }
     qn__buf_free(&text);
     return status;
@@ -91,17 +175,17 @@ static qn_status add(qn_triggers *t, const qn_trigger *from, qn_error *err)
     if (!text) {
         return qn__error(err, QN_ERR_ARGUMENT, "grammar trigger: a text is missing");
     }
-    pattern *p = &t->patterns[t->n_patterns++];
     size_t size = strlen(text);
     bool anchored = size > 1 && text[0] == '^' && text[size - 1] == '$';
     switch (from->kind) {
     case QN_TRIGGER_WORD:
-        return size > 0 ? compile_word(text, &p->code, err)
+        return size > 0 ? add_word(t, text, err)
                         : qn__error(err, QN_ERR_ARGUMENT, "grammar trigger: an empty word");
     case QN_TRIGGER_PATTERN_FULL:
-        return compile_full(text, p, err);
+        return add_full(t, text, err);
     case QN_TRIGGER_PATTERN:
-        return anchored ? compile_full(text, p, err) : compile(text, size, false, &p->code, err);
+        return anchored ? add_full(t, text, err)
+                        : compile(text, size, false, &t->patterns[t->n_patterns++].code, err);
     default:
         return qn__error(err, QN_ERR_ARGUMENT, "grammar trigger: unknown kind %d", (int)from->kind);
     }
@@ -113,7 +197,7 @@ qn_status qn__triggers_make(const qn_trigger *list, size_t n, qn_triggers **out,
     qn_status status = t ? QN_OK : qn__error_memory(err, "grammar triggers");
     if (status == QN_OK) {
         t->tokens = qn__calloc(n, sizeof *t->tokens);
-        t->patterns = qn__calloc(n, sizeof *t->patterns);
+        t->patterns = qn__calloc(n, 2 * sizeof *t->patterns);
         t->bounds = pcre2_match_context_create(NULL);
         status = t->tokens && t->patterns && t->bounds ? QN_OK
                                                        : qn__error_memory(err, "grammar triggers");
@@ -141,7 +225,6 @@ void qn__triggers_free(qn_triggers *t)
     }
     for (size_t i = 0; i < t->n_patterns; i++) {
         pcre2_code_free(t->patterns[i].code);
-        pcre2_code_free(t->patterns[i].whole);
     }
     pcre2_match_context_free(t->bounds);
     free(t->patterns);
@@ -159,20 +242,25 @@ bool qn__triggers_has_token(const qn_triggers *t, int32_t token)
     return false;
 }
 
-/* One search; *start is the first group that is not empty, or the match. */
-static qn_status search(const qn_triggers *t, const pcre2_code *code, const char *text, size_t size,
-                        bool *fires, size_t *start, qn_error *err)
+size_t qn__triggers_count(const qn_triggers *t)
 {
-    pcre2_match_data *data = pcre2_match_data_create_from_pattern(code, NULL);
+    return t->n_patterns;
+}
+
+/* One search; *start is the first group that is not empty, or the match. */
+static qn_status search(const qn_triggers *t, const pattern *p, size_t from, const char *text,
+                        size_t size, bool *fires, size_t *start, qn_error *err)
+{
+    pcre2_match_data *data = pcre2_match_data_create_from_pattern(p->code, NULL);
     if (!data) {
         return qn__error_memory(err, "search for a grammar trigger");
     }
-    int found = pcre2_match(code, (PCRE2_SPTR)text, size, 0, 0, data, t->bounds);
     qn_status status = QN_OK;
+    int found = pcre2_match(p->code, (PCRE2_SPTR)text, size, from, 0, data, t->bounds);
     *fires = found > 0;
     if (found > 0) {
         const PCRE2_SIZE *span = pcre2_get_ovector_pointer(data);
-        *start = span[0];
+        *start = p->prefix ? 0 : span[0];
         for (int g = found - 1; g > 0; g--) {
             *start =
                 span[2 * g + 1] > span[2 * g] && span[2 * g] != PCRE2_UNSET ? span[2 * g] : *start;
@@ -186,19 +274,40 @@ static qn_status search(const qn_triggers *t, const pcre2_code *code, const char
     return status;
 }
 
-qn_status qn__triggers_search(const qn_triggers *t, const char *text, size_t size, bool *fires,
-                              size_t *start, qn_error *err)
+/* Where the next search begins: at the first place where this one met the end of the text, since
+ * everywhere before it, it failed by what is there. */
+static size_t next_from(const qn_triggers *t, const pattern *p, size_t from, const char *text,
+                        size_t size)
+{
+    pcre2_match_data *data = pcre2_match_data_create_from_pattern(p->code, NULL);
+    if (!data) {
+        return from;
+    }
+    int found =
+        pcre2_match(p->code, (PCRE2_SPTR)text, size, from, PCRE2_PARTIAL_HARD, data, t->bounds);
+    if (found == PCRE2_ERROR_NOMATCH) {
+        from = p->whole ? NEVER : size;
+    } else if (found == PCRE2_ERROR_PARTIAL && !p->whole) {
+        from = pcre2_get_startchar(data);
+    }
+    pcre2_match_data_free(data);
+    return from;
+}
+
+qn_status qn__triggers_search(const qn_triggers *t, size_t *from, const char *text, size_t size,
+                              bool *fires, size_t *start, qn_error *err)
 {
     qn_status status = QN_OK;
     *fires = false;
     text = text ? text : "";
     for (size_t i = 0; i < t->n_patterns && status == QN_OK && !*fires; i++) {
-        const pattern *p = &t->patterns[i];
-        if (p->whole) {
-            status = search(t, p->whole, text, size, fires, start, err);
+        if (from[i] != NEVER) {
+            status = search(t, &t->patterns[i], from[i], text, size, fires, start, err);
         }
-        if (status == QN_OK && !*fires) {
-            status = search(t, p->code, text, size, fires, start, err);
+    }
+    for (size_t i = 0; i < t->n_patterns && status == QN_OK && !*fires; i++) {
+        if (from[i] != NEVER) {
+            from[i] = next_from(t, &t->patterns[i], from[i], text, size);
         }
     }
     return status;
