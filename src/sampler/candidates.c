@@ -8,11 +8,11 @@
 #include "sampler/scan.h"
 
 /* Up to this many keys are sorted by insertion. */
-#define INSERTION_MAX 48
+#define INSERTION_MAX 96
 
-/* Digits of a key for the radix sort: 3 of the logit (high half), 3 of the id (low half). */
+/* Digits of half a key for the radix sort: 11, 11 and 10 bits. */
 #define DIGIT_BITS 11
-#define N_DIGITS   6
+#define N_DIGITS   3
 #define DIGIT_SIZE (1U << DIGIT_BITS)
 
 qn_candidates *qn_candidates_make(size_t n_max, qn_error *err)
@@ -88,10 +88,38 @@ static void insertion_sort(uint64_t *keys, size_t n)
     }
 }
 
-static unsigned digit_shift(int digit)
+/* Moves keys by the digit above `shift`, of which place[] tells where each value begins. */
+static void move_keys(const uint64_t *from, size_t n, unsigned shift, uint32_t *place, uint64_t *to)
 {
-    static const unsigned char shifts[N_DIGITS] = {0, 11, 22, 32, 43, 54};
-    return shifts[digit];
+    for (size_t i = 0; i < n; i++) {
+        to[place[from[i] >> shift & (DIGIT_SIZE - 1)]++] = from[i];
+    }
+}
+
+/* Sorts by the 32 bits above `shift`, keeping the order of equal ones. */
+static void sort_half(uint64_t *keys, size_t n, uint64_t *spare, unsigned shift)
+{
+    uint32_t places[N_DIGITS][DIGIT_SIZE] = {{0}}, sums[N_DIGITS] = {0};
+    for (size_t i = 0; i < n; i++) {
+        uint32_t half = (uint32_t)(keys[i] >> shift);
+        places[0][half & (DIGIT_SIZE - 1)]++;
+        places[1][half >> DIGIT_BITS & (DIGIT_SIZE - 1)]++;
+        places[2][half >> 2 * DIGIT_BITS]++;
+    }
+    for (size_t b = 0; b < DIGIT_SIZE; b++) {
+        for (int digit = 0; digit < N_DIGITS; digit++) {
+            uint32_t count = places[digit][b];
+            places[digit][b] = sums[digit];
+            sums[digit] += count;
+        }
+    }
+    move_keys(keys, n, shift, places[0], spare);
+    move_keys(spare, n, shift + DIGIT_BITS, places[1], keys);
+    for (size_t i = 0; i < n; i++) { /* the last digit ends with the half */
+        uint32_t half = (uint32_t)(keys[i] >> shift);
+        spare[places[2][half >> 2 * DIGIT_BITS]++] = keys[i];
+    }
+    memcpy(keys, spare, n * sizeof *keys);
 }
 
 void qn__sort_keys(uint64_t *keys, size_t n, uint64_t *spare)
@@ -104,33 +132,10 @@ void qn__sort_keys(uint64_t *keys, size_t n, uint64_t *spare)
     for (size_t i = 1; i < n && ids_ascend; i++) {
         ids_ascend = (uint32_t)keys[i - 1] < (uint32_t)keys[i];
     }
-    uint64_t *from = keys, *to = spare;
-    for (int digit = ids_ascend ? N_DIGITS / 2 : 0; digit < N_DIGITS; digit++) {
-        unsigned shift = digit_shift(digit);
-        uint64_t mask = shift == 22 ? 0x3ffU : DIGIT_SIZE - 1; /* the id's last digit has 10 bits */
-        uint32_t place[DIGIT_SIZE] = {0};
-        for (size_t i = 0; i < n; i++) {
-            place[from[i] >> shift & mask]++;
-        }
-        if (place[from[0] >> shift & mask] == n) {
-            continue; /* all alike in this digit */
-        }
-        uint32_t sum = 0;
-        for (size_t b = 0; b < DIGIT_SIZE; b++) {
-            uint32_t count = place[b];
-            place[b] = sum;
-            sum += count;
-        }
-        for (size_t i = 0; i < n; i++) {
-            to[place[from[i] >> shift & mask]++] = from[i];
-        }
-        uint64_t *swap = from;
-        from = to;
-        to = swap;
+    if (!ids_ascend) {
+        sort_half(keys, n, spare, 0);
     }
-    if (from != keys) {
-        memcpy(keys, from, n * sizeof *keys);
-    }
+    sort_half(keys, n, spare, 32);
 }
 
 void qn__row_take_keys(qn_candidates *c, const uint64_t *keys, size_t n)
@@ -149,10 +154,6 @@ void qn_candidates_sort(qn_candidates *c)
     if (c->sorted) {
         return;
     }
-    uint64_t *keys = c->work;
-    for (size_t i = 0; i < c->size; i++) {
-        keys[i] = qn__candidate_key(c->logits[i], c->ids[i]);
-    }
-    qn__sort_keys(keys, c->size, keys + c->n_max);
-    qn__row_take_keys(c, keys, c->size);
+    qn__row_best_keys(c, c->size);
+    qn__row_take_keys(c, c->work, c->size);
 }

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "sampler/graph.h"
+#include "sampler/scan.h"
 
 /* So many candidates are asked about one by one; more, and the mask of all is made. */
 #define FEW 16
@@ -53,9 +54,7 @@ static bool has_bit(const uint32_t *bits, size_t words, int32_t id)
 
 void qn__mask_row(qn_candidates *c, const uint32_t *bits, size_t words)
 {
-    for (size_t i = 0; i < c->size; i++) {
-        c->logits[i] = has_bit(bits, words, c->ids[i]) ? c->logits[i] : -INFINITY;
-    }
+    qn__scan()->mask(c->logits, c->ids, c->size, bits, words);
     c->selected = -1;
     c->sorted = c->has_weights = false;
 }

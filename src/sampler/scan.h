@@ -40,6 +40,8 @@ typedef struct qn_scan {
     /* Sum of weight * distance. */
     uint64_t (*sum_distances)(const float *logits, const uint32_t *weights, size_t n, float max);
     void (*spread)(const float *logits, size_t n, float max, qn_scan_spread *out);
+    /* Bans the candidates whose id has no bit set; ids past the words have none. */
+    void (*mask)(float *logits, const int32_t *ids, size_t n, const uint32_t *bits, size_t words);
 } qn_scan;
 
 extern const qn_scan qn__scan_128, qn__scan_avx2, qn__scan_avx512;

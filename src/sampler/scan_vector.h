@@ -19,7 +19,7 @@
 #include <immintrin.h>
 #endif
 
-enum { LANES = QN_SCAN_LANES, WIDE = LANES / 2 };
+enum { LANES = QN_SCAN_LANES, WIDE = LANES / 2, WORD = 32 };
 
 typedef float vfloat __attribute__((vector_size(LANES * 4)));
 typedef int32_t vint __attribute__((vector_size(LANES * 4)));
@@ -44,6 +44,15 @@ static inline vfloat all(float x)
 {
     const vfloat zero = {0};
     return x - zero;
+}
+
+static inline vint count_up(void)
+{
+    vint v = {0};
+    for (int j = 0; j < LANES; j++) {
+        v[j] = j;
+    }
+    return v;
 }
 
 static inline vfloat choose(vint mask, vfloat yes, vfloat no)
@@ -98,10 +107,7 @@ static inline vfloat multiply_add(vfloat a, vfloat b, vfloat c)
 static void clean(const float *from, size_t n, float *logits, int32_t *ids)
 {
     size_t i = 0;
-    vint id = {0};
-    for (int j = 0; j < LANES; j++) {
-        id[j] = j;
-    }
+    vint id = count_up();
     for (; i + LANES <= n; i += LANES) {
         vfloat v = load(from + i);
         v = choose(v > all(FLT_MAX), all(FLT_MAX), v);
@@ -300,6 +306,57 @@ static void spread(const float *logits, size_t n, float best, qn_scan_spread *ou
     }
 }
 
+static inline vint load_int(const int32_t *from)
+{
+    vint v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+/* Whether these are the ids first, first + 1, … of a word of bits. */
+static inline bool is_word(const int32_t *ids, int32_t first)
+{
+    vint wanted = count_up() + first, differ = {0};
+    for (size_t j = 0; j < WORD; j += LANES) {
+        differ |= load_int(ids + j) ^ wanted;
+        wanted += LANES;
+    }
+    uint64_t any = 0;
+    for (int j = 0; j < WIDE; j++) {
+        any |= ((vwide)differ)[j];
+    }
+    return any == 0;
+}
+
+static inline void mask_word(float *logits, uint32_t word)
+{
+    const vuint bit = (vuint){0} + 1U;
+    vuint lane = bit << (vuint)count_up();
+    for (size_t j = 0; j < WORD; j += LANES) {
+        vint on = ((word >> j) & lane) != 0;
+        vfloat v = choose(on, load(logits + j), all(-INFINITY));
+        memcpy(logits + j, &v, sizeof v);
+    }
+}
+
+static void mask(float *logits, const int32_t *ids, size_t n, const uint32_t *bits, size_t words)
+{
+    for (size_t i = 0; i < n; i += WORD) {
+        if (i + WORD <= n && is_word(ids + i, (int32_t)i)) {
+            uint32_t word = i / WORD < words ? bits[i / WORD] : 0;
+            if (word != UINT32_MAX) {
+                mask_word(logits + i, word);
+            }
+            continue;
+        }
+        for (size_t j = i; j < n && j < i + WORD; j++) {
+            uint32_t at = (uint32_t)ids[j];
+            bool on = at / WORD < words && (bits[at / WORD] >> at % WORD & 1) != 0;
+            logits[j] = on ? logits[j] : -INFINITY;
+        }
+    }
+}
+
 const qn_scan QN_SCAN_TABLE = {.name = QN_SCAN_NAME,
                                .clean = clean,
                                .max = max,
@@ -309,4 +366,5 @@ const qn_scan QN_SCAN_TABLE = {.name = QN_SCAN_NAME,
                                .reach = reach,
                                .sum_from = sum_from,
                                .sum_distances = sum_distances,
-                               .spread = spread};
+                               .spread = spread,
+                               .mask = mask};

@@ -101,6 +101,41 @@ static void check_sums(const qn_scan *scan, size_t n, float best, float least)
     assert_true(got.count == want.count && got.sum == want.sum && got.squares == want.squares);
 }
 
+static bool has_bit(const uint32_t *bits, size_t words, int32_t id)
+{
+    return (size_t)id / 32 < words && (bits[id / 32] >> id % 32 & 1) != 0;
+}
+
+/* Ids in order, and with a few that are not; bits all alike, mixed, and too few. */
+static void check_mask(const qn_scan *scan, size_t n, qn_test_random *r)
+{
+    uint32_t bits[(N_LARGE + 31) / 32];
+    for (int round = 0; round < 6; round++) {
+        for (size_t w = 0; w < sizeof bits / sizeof *bits; w++) {
+            uint32_t kind = qn_test_bits(r) % 3;
+            bits[w] = kind == 0   ? 0
+                      : kind == 1 ? UINT32_MAX
+                                  : qn_test_bits(r) ^ qn_test_bits(r) << 9;
+        }
+        size_t words = round == 5 ? n / 64 : (n + 31) / 32;
+        for (size_t i = 0; i < n; i++) {
+            ids[i] = (int32_t)i;
+            got_floats[i] = logits[i];
+        }
+        for (size_t k = 0; n > 0 && round >= 3 && k < 5; k++) {
+            size_t a = qn_test_bits(r) % n, b = qn_test_bits(r) % n;
+            int32_t swap = ids[a];
+            ids[a] = ids[b];
+            ids[b] = swap;
+        }
+        scan->mask(got_floats, ids, n, bits, words);
+        for (size_t i = 0; i < n; i++) {
+            float want = has_bit(bits, words, ids[i]) ? logits[i] : -INFINITY;
+            assert_int_equal(qn__float_bits(got_floats[i]), qn__float_bits(want));
+        }
+    }
+}
+
 static void check_table(const qn_scan *scan)
 {
     static const size_t sizes[] = {0, 1, 3, 4, 7, 15, 16, 17, 63, 64, 65, 127, 200, 1003, N_LARGE};
@@ -111,6 +146,7 @@ static void check_table(const qn_scan *scan)
             make_row(kind, raw, n, &r);
             check_clean(scan, n);
             check_maxima(scan, n);
+            check_mask(scan, n, &r);
             float best = plain_max(logits, n);
             if (best == -INFINITY) {
                 assert_int_equal(scan->count(logits, n, -INFINITY), n);
