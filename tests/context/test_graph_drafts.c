@@ -61,35 +61,60 @@ static void write_outside(qn_context *ctx, text *t)
     qn_sampler_free(chain);
 }
 
-/* Puts a sampler of the test's own somewhere: what is behind it runs outside. */
-static void add_own(qn_sampler *chain, qn_test_random *r)
+/* Puts a sampler into a chain. */
+static void insert(qn_sampler *chain, size_t at, qn_sampler *member)
 {
     qn_sampler *moved[16];
-    size_t at = qn_test_bits(r) % (qn_sampler_chain_size(chain) + 1), n = 0;
+    size_t n = 0;
     while (qn_sampler_chain_size(chain) > at) {
         moved[n++] = qn_sampler_chain_remove(chain, at);
     }
-    qn_test_ok(qn_sampler_chain_add(chain, qn_test_own_sampler(3), &err), err);
+    qn_test_ok(qn_sampler_chain_add(chain, member, &err), err);
     for (size_t k = 0; k < n; k++) {
         qn_test_ok(qn_sampler_chain_add(chain, moved[k], &err), err);
     }
 }
 
+/* Reasoning that begins at every fourth token and is ended soon. */
+static qn_sampler *make_budget(qn_test_random *r)
+{
+    enum { N_STARTS = WIDTH / 4 };
+    static const int32_t forced[3] = {5, 1, 9};
+    int32_t begin[N_STARTS];
+    qn_token_span starts[N_STARTS], end = {&forced[2], 1};
+    for (int32_t i = 0; i < N_STARTS; i++) {
+        begin[i] = 4 * i;
+        starts[i] = (qn_token_span){&begin[i], 1};
+    }
+    const qn_reasoning_options o = {.starts = starts,
+                                    .n_starts = N_STARTS,
+                                    .ends = &end,
+                                    .n_ends = 1,
+                                    .forced = {forced, 3},
+                                    .budget = (int32_t)(qn_test_bits(r) % 3)};
+    return qn_sampler_reasoning_budget(&o, &err);
+}
+
 static qn_sampler *make_chain(qn_test_random *r)
 {
-    uint32_t kind = qn_test_bits(r) % 4;
-    if (kind > 0) {
-        qn_sampler *chain = qn_test_random_chain(r);
-        if (kind == 1) {
-            add_own(chain, r);
-        }
-        return chain;
+    uint32_t n_learning = QN_TEST_N_SAMPLERS - QN_TEST_CARRYING, kind = qn_test_bits(r) % 4;
+    qn_sampler *chain = NULL;
+    if (kind == 0) {
+        uint32_t which = QN_TEST_CARRYING + qn_test_bits(r) % n_learning;
+        chain = qn_test_chain_of(qn_test_random_sampler(which, r));
+    } else {
+        chain = qn_test_random_chain(r);
     }
-    /* one that learns, on rows on which it matters */
-    uint32_t n = QN_TEST_N_SAMPLERS - QN_TEST_CARRYING;
-    qn_sampler *chain = qn_test_chain_of(qn_sampler_temp(qn_test_uniform(r, 0.05F, 0.6F), &err));
-    qn_sampler *last = qn_test_random_sampler(QN_TEST_CARRYING + qn_test_bits(r) % n, r);
-    qn_test_ok(qn_sampler_chain_add(chain, last, &err), err);
+    if (kind == 1) { /* what is behind one of the test's own runs outside */
+        size_t at = qn_test_bits(r) % (qn_sampler_chain_size(chain) + 1);
+        insert(chain, at, qn_test_own_sampler(3));
+    }
+    if (qn_test_bits(r) % 4 == 0) {
+        insert(chain, 0, make_budget(r));
+    }
+    if (kind == 0 || qn_test_bits(r) % 2) { /* the model is very sure: heat it */
+        insert(chain, 0, qn_sampler_temp(qn_test_uniform(r, 5.0F, 60.0F), &err));
+    }
     return chain;
 }
 

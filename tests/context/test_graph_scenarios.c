@@ -211,7 +211,7 @@ static void test_mixed(void **state)
 static void test_choice(void **state)
 {
     (void)state;
-    const qn_logit_bias bias = {123, 40.0F};
+    const qn_logit_bias bias = {123, 200.0F};
     qn_sampler *chains[2] = {
         qn_test_chain_of(qn_sampler_dist(88, &err)),
         chain2(qn_sampler_logit_bias(&bias, 1, &err), qn_sampler_dist(88, &err))};
