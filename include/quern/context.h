@@ -132,11 +132,20 @@ QN_API int32_t qn_context_n_outputs(const qn_context *ctx);
  * one's own). Only what they leave comes back: the token, or the candidates. The token is the same
  * as that of qn_context_sample without attaching, bit for bit, at any number of rows and threads.
  *
- * Output row j of a sequence in a decode takes the j-th next draw of the chain. None is consumed by
- * a decode; each accepted token (qn_context_sample, or qn_sampler_accept with `generated`) consumes
- * one. So a decode that fails, or whose rows are not used, changes no later token.
+ * The chain's state when the decode begins is what its rows are sampled with: so the prompt is
+ * accepted (qn_sampler_accept, not `generated`) before the decode whose row continues it, and a
+ * token before the decode that computes it.
  *
- * A row belongs to the first sequence id of its token.
+ * Several rows of a sequence in a decode are for drafts: row j is sampled for the text that goes on
+ * with the batch's tokens of the sequence behind its first row, up to the row's own token, and with
+ * the j-th next draw of the chain. It is of use only if the tokens accepted for the rows before it
+ * are those of the batch. Nothing is consumed or learned by a decode, but by accepting tokens in
+ * the order of the rows (qn_context_sample, or qn_sampler_accept with `generated`). So a decode
+ * that fails, or whose rows are not used, changes no later token; a chain can be put back by
+ * qn_sampler_copy, and rows of the last decode sampled again.
+ *
+ * A row belongs to the first sequence id of its token. Rows given as embeddings have no token: the
+ * text is taken to go on without them.
  */
 
 /*
@@ -184,8 +193,8 @@ QN_API qn_status qn_context_candidates(qn_context *ctx, int32_t i, qn_row_candid
  *    another sampler is applied to them.
  *  - Otherwise the sampler is applied to the row's logits.
  * Several rows of a sequence are taken in their order. QN_ERR_NOT_FOUND: every candidate is banned,
- * the sampler did not pick, or the row is gone; QN_ERR_ARGUMENT: no sampler. Nothing was accepted
- * then.
+ * the sampler did not pick, the row is gone, or it was sampled for another text than was accepted
+ * and its chain looks at the text; QN_ERR_ARGUMENT: no sampler. Nothing was accepted then.
  */
 QN_API qn_status qn_context_sample(qn_context *ctx, qn_sampler *sampler, int32_t i, int32_t *token,
                                    qn_error *err);

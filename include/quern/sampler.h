@@ -106,8 +106,9 @@ QN_API qn_sampler *qn_sampler_make(const qn_sampler_interface *fns, void *state,
 QN_API void qn_sampler_free(qn_sampler *s);
 
 /* Never NULL. A sampler that its settings turn off is named "?kind" and does nothing. In a chain
- * that is attached to a sequence, "+kind" runs in the graph, "-kind" could but the device lacks it;
- * those behind it and those without a form for graphs have plain names. */
+ * that is attached to a sequence, "+kind" runs in the graph, "-kind" could, but the device lacks it
+ * or one that learns from its picks stands before it and it does so too; those behind it and those
+ * without a form for graphs have plain names. */
 QN_API const char *qn_sampler_name(const qn_sampler *s);
 QN_API qn_status qn_sampler_accept(qn_sampler *s, int32_t token, bool generated, qn_error *err);
 QN_API void qn_sampler_apply(qn_sampler *s, qn_candidates *c);
