@@ -1,13 +1,19 @@
 /*
  * matmul_float_avx2.c: F32, F16 and BF16 weights with F32 activations for AVX2.
  *
- * A walk goes through a chunk with 16 rows and up to four columns (eight sums in registers, which
- * leaves room for widened weights), or with one column and two groups of rows, so that four chains
- * of fmas run beside each other.
+ * A walk goes through a chunk with 16 rows and up to six columns (twelve sums in registers, two of
+ * widened weights and one of an activation), or with one column and two groups of rows, so that
+ * four chains of fmas run beside each other.
  */
 #include "device/cpu/avx2/matmul_avx2.h"
 
-enum { COLS = 4 };
+enum {
+    COLS = 6,
+    WALK_COLS = 24 /* columns that share a chunk: with its weights they fill the L1 cache */
+};
+
+/* What lies behind the pointer is to be read anew. */
+#define QN_LOAD_AGAIN(pointer) __asm__("" : "+r"(pointer))
 
 /* Rows 0..7 and 8..15 of weight k of a chunk. BF16: of the pair k, k + 1, first the even one. */
 QN_INLINE void load_f32(const uint8_t *w, int64_t k, __m256 *low, __m256 *high)
@@ -36,11 +42,13 @@ QN_INLINE __m256 bf16_odd(__m256i pair)
 QN_INLINE void take(__m256 acc[][2], __m256 low, __m256 high, const float *const x[], int64_t k,
                     int cols)
 {
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (int c = 0; c < cols; c++) {
         const __m256 v = _mm256_broadcast_ss(x[c] + k);
         acc[c][0] = _mm256_fmadd_ps(low, v, acc[c][0]);
         acc[c][1] = _mm256_fmadd_ps(high, v, acc[c][1]);
+        QN_IN_REGISTER(acc[c][0]); /* or the compiler spills them to gather broadcasts */
+        QN_IN_REGISTER(acc[c][1]);
     }
 }
 
@@ -50,7 +58,7 @@ QN_INLINE void dot_chunk(qn_type type, const uint8_t *w, size_t group_bytes, int
 {
 #pragma GCC unroll 2
     for (int g = 0; g < groups; g++) {
-#pragma GCC unroll 4
+#pragma GCC unroll 6
         for (int c = 0; c < cols; c++) {
             acc[g][c][0] = acc[g][c][1] = _mm256_setzero_ps();
         }
@@ -60,9 +68,11 @@ QN_INLINE void dot_chunk(qn_type type, const uint8_t *w, size_t group_bytes, int
 #pragma GCC unroll 2
         for (int g = 0; g < groups; g++) {
             const __m256i *pair = (const __m256i *)(w + (size_t)g * group_bytes + 32 * k);
-            const __m256i low = _mm256_loadu_si256(pair), high = _mm256_loadu_si256(pair + 1);
-            take(acc[g], bf16_even(low), bf16_even(high), x, k, cols);
-            take(acc[g], bf16_odd(low), bf16_odd(high), x, k + 1, cols);
+            take(acc[g], bf16_even(_mm256_loadu_si256(pair)),
+                 bf16_even(_mm256_loadu_si256(pair + 1)), x, k, cols);
+            QN_LOAD_AGAIN(pair); /* there is no register to keep the pairs in */
+            take(acc[g], bf16_odd(_mm256_loadu_si256(pair)), bf16_odd(_mm256_loadu_si256(pair + 1)),
+                 x, k + 1, cols);
         }
     }
     for (; k < n; k++) {
@@ -93,10 +103,45 @@ QN_INLINE void walk(qn_type type, const uint8_t *w, size_t group_bytes, int grou
     dot_chunk(type, w, group_bytes, groups, x, cols, n, acc);
 #pragma GCC unroll 2
     for (int g = 0; g < groups; g++) {
-#pragma GCC unroll 4
+#pragma GCC unroll 6
         for (int c = 0; c < cols; c++) {
             qn__avx2_join(stack[g + c], index, acc[g][c][0], acc[g][c][1]);
         }
+    }
+}
+
+/* The next columns of `left`: six, but rather four and four than six and two, whose few chains
+ * would wait for each other. */
+static inline int64_t take_columns(int64_t left)
+{
+    return left >= 12 || left == 6 || left == 10 || left == 11 ? 6 : left >= 4 ? 4 : left;
+}
+
+/* One chunk of one group with `cols` columns, or of two groups with one. */
+QN_INLINE void walk_columns(qn_type type, const uint8_t *w, size_t group_bytes, int groups,
+                            const float *const x[], int64_t cols, int64_t n, int64_t index,
+                            qn_avx2_stack *stack)
+{
+    switch (cols) {
+    case 1:
+        if (groups == 2) {
+            walk(type, w, group_bytes, 2, x, 1, n, index, stack);
+        } else {
+            walk(type, w, group_bytes, 1, x, 1, n, index, stack);
+        }
+        break;
+    case 2:
+        walk(type, w, group_bytes, 1, x, 2, n, index, stack);
+        break;
+    case 3:
+        walk(type, w, group_bytes, 1, x, 3, n, index, stack);
+        break;
+    case 4:
+        walk(type, w, group_bytes, 1, x, 4, n, index, stack);
+        break;
+    default:
+        walk(type, w, group_bytes, 1, x, 6, n, index, stack);
+        break;
     }
 }
 
@@ -107,34 +152,17 @@ QN_INLINE void mul_groups(qn_type type, const qn_matmul_tile *t, int64_t row, in
     const size_t group_bytes = qn__pack_group_bytes(type, t->k);
     const uint8_t *w = (const uint8_t *)t->weights + (size_t)(row / QN_PACK_ROWS) * group_bytes;
     const int64_t n_chunks = qn__div_up(t->k, QN_PACK_CHUNK);
-    qn_avx2_stack stack[QN_AVX2_COLS];
+    qn_avx2_stack stack[WALK_COLS];
     for (int64_t i = 0; i < n_chunks; i++) {
         const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
-        for (int64_t c = 0; c < n_cols; c += COLS) {
+        for (int64_t c = 0, cols; c < n_cols; c += cols) {
             const float *x[COLS];
-            const int64_t cols = qn__min_i64(n_cols - c, COLS);
+            cols = take_columns(n_cols - c);
             for (int64_t j = 0; j < cols; j++) {
                 x[j] =
                     (const float *)((const uint8_t *)t->x[first + c + j] + (size_t)i * t->x_stride);
             }
-            switch (cols) {
-            case 1:
-                if (groups == 2) {
-                    walk(type, w, group_bytes, 2, x, 1, n, i, stack + c);
-                } else {
-                    walk(type, w, group_bytes, 1, x, 1, n, i, stack + c);
-                }
-                break;
-            case 2:
-                walk(type, w, group_bytes, 1, x, 2, n, i, stack + c);
-                break;
-            case 3:
-                walk(type, w, group_bytes, 1, x, 3, n, i, stack + c);
-                break;
-            default:
-                walk(type, w, group_bytes, 1, x, 4, n, i, stack + c);
-                break;
-            }
+            walk_columns(type, w, group_bytes, groups, x, cols, n, i, stack + c);
         }
         w += qn__pack_chunk_bytes(type, n);
     }
@@ -152,8 +180,8 @@ QN_INLINE void mul(qn_type type, const qn_matmul_tile *t)
         mul_groups(type, t, row, 2, 0, 1);
     }
     for (; row < t->n_rows; row += QN_PACK_ROWS) {
-        for (int64_t c = 0; c < t->n_cols; c += QN_AVX2_COLS) {
-            mul_groups(type, t, row, 1, c, qn__min_i64(t->n_cols - c, QN_AVX2_COLS));
+        for (int64_t c = 0; c < t->n_cols; c += WALK_COLS) {
+            mul_groups(type, t, row, 1, c, qn__min_i64(t->n_cols - c, WALK_COLS));
         }
     }
 }
