@@ -96,9 +96,9 @@ qn_status qn_device_measure(qn_device *device, qn_measure what, int32_t n_thread
                                    err);
 }
 
-qn_status qn__device_weight_load(qn_device *device, qn_weight *w, qn_error *err)
+qn_status qn__device_weights_load(qn_device *device, const qn_weight_feed *feed, qn_error *err)
 {
-    return device->driver->weight_load(device, w, err);
+    return device->driver->weights_load(device, feed, err);
 }
 
 void qn__device_weight_free(qn_device *device, qn_weight *w)

@@ -21,6 +21,26 @@ typedef struct qn_abort {
     void *user;
 } qn_abort;
 
+/*
+ * Where weights come from while a device makes them usable. All of a weight's rows (of all planes,
+ * numbered from 0) are asked for once, in ranges, by several threads at once; `worker` is the
+ * thread's number, below n_threads(). next and done are never called by two threads at once, and
+ * done follows when all rows of the weight were asked for.
+ */
+typedef struct qn_weight_feed {
+    /* The next weight; NULL when there is none. */
+    qn_weight *(*next)(void *user);
+    /* The bytes of rows row .. row + n_rows, which stay until the worker's next call; NULL where
+     * they cannot be had: the load ends. */
+    const void *(*rows)(void *user, const qn_weight *w, int64_t row, int64_t n_rows,
+                        int32_t worker);
+    /* These rows are not needed in this form any more. May be NULL. */
+    void (*used)(void *user, const qn_weight *w, int64_t row, int64_t n_rows);
+    /* The weight is usable; false ends the load. May be NULL. */
+    bool (*done)(void *user, qn_weight *w);
+    void *user;
+} qn_weight_feed;
+
 /* Nodes made ready to run by a device. Opaque to the plan. */
 typedef struct qn_program qn_program;
 
@@ -34,8 +54,8 @@ typedef struct qn_device_driver {
     qn_status (*measure)(qn_device *device, qn_measure what, int32_t n_threads, double seconds,
                          double *out, qn_error *err);
 
-    /* Weights; see qn__device_weight_load. */
-    qn_status (*weight_load)(qn_device *device, qn_weight *w, qn_error *err);
+    /* Weights; see qn__device_weights_load. */
+    qn_status (*weights_load)(qn_device *device, const qn_weight_feed *feed, qn_error *err);
     void (*weight_free)(qn_device *device, qn_weight *w);
 
     /* Zeroed memory that both the device and the caller can address, aligned to 64 bytes. */
@@ -63,14 +83,15 @@ struct qn_device {
 extern const qn_device_driver *const qn__device_drivers[];
 
 /*
- * Makes a weight usable on the device: a MATRIX is packed (w->packed, w->packed_bytes) by all
- * threads of the device; for a MATRIX that is not also ROWS, w->data is set to NULL, so that the
- * caller can give the bytes of the file back. ROWS and PLAIN weights stay as they are. Refuses
- * types and shapes that the device cannot compute with QN_ERR_UNSUPPORTED. Packed weights do not
- * depend on the number of threads or on the instruction set: a model is packed by one device and
- * used by the devices of all its contexts.
+ * Makes the weights of the feed usable on the device, by all its threads: a MATRIX is packed
+ * (w->packed, w->packed_bytes); for a MATRIX that is not also ROWS, w->data becomes NULL. Rows of
+ * other weights are asked for too, so that the feed may check or move them, but they stay as they
+ * are. Refuses types and shapes that the device cannot compute with QN_ERR_UNSUPPORTED. Packed
+ * weights do not depend on the number of threads or on the instruction set: a model is packed by
+ * one device and used by the devices of all its contexts.
+ * Where the feed ends the load (rows, done), the result is QN_OK: it knows why.
  */
-qn_status qn__device_weight_load(qn_device *device, qn_weight *w, qn_error *err);
+qn_status qn__device_weights_load(qn_device *device, const qn_weight_feed *feed, qn_error *err);
 void qn__device_weight_free(qn_device *device, qn_weight *w);
 
 bool qn__device_supports(const qn_device *device, const qn_node *node);

@@ -368,11 +368,11 @@ void qn__gguf_will_need(const qn_gguf *g, const qn_gguf_tensor *tensor)
     }
 }
 
-void qn__gguf_drop(const qn_gguf *g, const qn_gguf_tensor *tensor)
+void qn__gguf_drop(const qn_gguf *g, const qn_gguf_tensor *tensor, size_t offset, size_t bytes)
 {
     qn_file *file = mapping_of(g, tensor);
-    if (file) {
-        qn__file_drop(file, (size_t)tensor->offset, tensor->bytes);
+    if (file && offset <= tensor->bytes && bytes <= tensor->bytes - offset) {
+        qn__file_drop(file, (size_t)tensor->offset + offset, bytes);
     }
 }
 

@@ -1,11 +1,12 @@
 /*
  * load.c: a file becomes a model: metadata, vocabulary, hyper-parameters, tensors; then each weight
- * in file order is looked at, copied or packed, and the file's pages are given back, so that the
- * process never holds much more than the packed form.
+ * in file order is looked at, copied or packed by all threads, some rows at a time, and the file's
+ * pages are given back, so that the process never holds much more than the packed form.
  */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE /* mlock */
 #endif
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,25 +59,6 @@ static qn_status load_plain(qn_loader *l, int32_t i, qn_error *err)
     return status;
 }
 
-/* Bytes of the file where they can be read: in the mapping, or in a block of our own. */
-static qn_status load_bytes(qn_loader *l, int32_t i, qn_error *err)
-{
-    qn_weight *w = &l->model->weights[i];
-    const qn_gguf_tensor *tensor = l->sources[i];
-    if (tensor->data) {
-        qn__gguf_will_need(l->model->gguf, tensor);
-        w->data = tensor->data;
-        return QN_OK;
-    }
-    void *block = qn__block_alloc(tensor->bytes);
-    if (!block) {
-        return qn__error_memory(err, "a tensor");
-    }
-    l->model->owned[i] = (qn_owned){.block = block, .bytes = tensor->bytes};
-    w->data = block;
-    return qn_gguf_read_tensor(l->model->gguf, tensor, 0, tensor->bytes, block, err);
-}
-
 static void free_owned(qn_owned *owned)
 {
     if (owned->small) {
@@ -107,33 +89,154 @@ static qn_status lock_weight(qn_loader *l, int32_t i, qn_error *err)
                            owned->bytes);
 }
 
-static qn_status load_weight(qn_loader *l, int32_t i, qn_error *err)
+/* Loading is a feed of weights to the device, in file order (device/device.h). */
+typedef struct feeding {
+    qn_loader *loader;
+    const int32_t *order; /* weight of each tensor of the file, or -1 */
+    size_t at, end;       /* tensors: the next one, and where this round ends */
+    uint64_t done_bytes;
+    qn_buf *buffers; /* [threads], for rows of a file that is not mapped */
+
+    pthread_mutex_t lock; /* for the error: the one that comes first in the file is kept */
+    const qn_gguf_tensor *culprit;
+    int64_t culprit_row;
+    qn_status status;
+    qn_error error;
+} feeding;
+
+static void fail(feeding *f, const qn_gguf_tensor *tensor, int64_t row, qn_status status,
+                 const qn_error *err)
 {
-    qn_model *m = l->model;
-    qn_weight *w = &m->weights[i];
-    bool small = !(w->uses & (QN_WEIGHT_MATRIX | QN_WEIGHT_ROWS));
+    pthread_mutex_lock(&f->lock);
+    if (f->status == QN_OK || row < f->culprit_row) {
+        f->status = status;
+        f->error = *err;
+        f->culprit = tensor;
+        f->culprit_row = row;
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* Whether the type is one of weights; loads what is small, prepares what the device will ask for.
+ */
+static qn_status prepare_weight(qn_loader *l, int32_t i, qn_error *err)
+{
+    qn_weight *w = &l->model->weights[i];
+    const qn_gguf_tensor *tensor = l->sources[i];
     const qn_quant *format = qn__quant_get(w->type);
     if (!format || format->activation_only) {
         return qn__error(err, QN_ERR_UNSUPPORTED, "type %s is not known as a type of weights",
                          qn_type_get_info(w->type)->name);
     }
-    qn_status status = small ? load_plain(l, i, err) : load_bytes(l, i, err);
-    if (status == QN_OK && (small || l->options->check_tensors)) {
-        status = qn__quant_check(w->type, w->data, w->ne[1] * w->ne[2], w->ne[0], err);
+    if (!(w->uses & (QN_WEIGHT_MATRIX | QN_WEIGHT_ROWS))) {
+        qn_status status = load_plain(l, i, err);
+        return status != QN_OK
+                   ? status
+                   : qn__quant_check(w->type, w->data, 0, w->ne[1] * w->ne[2], w->ne[0], err);
     }
-    if (status == QN_OK) {
-        status = qn__device_weight_load(m->device, w, err);
+    if (tensor->data) {
+        qn__gguf_will_need(l->model->gguf, tensor);
+        w->data = tensor->data;
+    } else if (w->uses & QN_WEIGHT_ROWS) {
+        void *block = qn__block_alloc(tensor->bytes);
+        if (!block) {
+            return qn__error_memory(err, "a tensor");
+        }
+        l->model->owned[i] = (qn_owned){.block = block, .bytes = tensor->bytes};
+        w->data = block;
+    }
+    return QN_OK;
+}
+
+/* What is left to do when the device has the weight. */
+static qn_status finish_weight(qn_loader *l, int32_t i, qn_error *err)
+{
+    const qn_gguf_tensor *tensor = l->sources[i];
+    l->model->n_packed_bytes += l->model->weights[i].packed_bytes;
+    qn__gguf_drop(l->model->gguf, tensor, 0, tensor->bytes);
+    return l->options->use_mlock ? lock_weight(l, i, err) : QN_OK;
+}
+
+static qn_weight *next_weight(void *user)
+{
+    feeding *f = user;
+    qn_loader *l = f->loader;
+    while (f->at < f->end && f->status == QN_OK) {
+        const int32_t i = f->order[f->at];
+        const qn_gguf_tensor *tensor = qn_gguf_tensor_at(l->model->gguf, f->at);
+        qn_error err;
+        f->at++;
+        f->done_bytes += tensor->bytes;
+        if (i < 0) {
+            continue;
+        }
+        qn_weight *w = &l->model->weights[i];
+        const bool small = !(w->uses & (QN_WEIGHT_MATRIX | QN_WEIGHT_ROWS));
+        qn_status status = prepare_weight(l, i, &err);
+        if (status == QN_OK && small) {
+            status = finish_weight(l, i, &err);
+        }
+        if (status != QN_OK) {
+            fail(f, tensor, 0, status, &err);
+        } else if (!small) {
+            return w;
+        }
+    }
+    return NULL;
+}
+
+/* Where rows are or can be read, checked if that is wanted. */
+static const void *weight_rows(void *user, const qn_weight *w, int64_t row, int64_t n_rows,
+                               int32_t worker)
+{
+    feeding *f = user;
+    qn_loader *l = f->loader;
+    const int32_t i = (int32_t)(w - l->model->weights);
+    const qn_gguf_tensor *tensor = l->sources[i];
+    qn_error err;
+    size_t row_bytes = 0;
+    qn_status status = qn_type_row_bytes(w->type, w->ne[0], &row_bytes, &err);
+    const size_t offset = (size_t)row * row_bytes, bytes = (size_t)n_rows * row_bytes;
+    const void *rows = tensor->data ? (const uint8_t *)tensor->data + offset : NULL;
+    if (status == QN_OK && !rows) {
+        uint8_t *to = l->model->owned[i].block;
+        qn_buf *buffer = &f->buffers[worker];
+        to = to ? to + offset : qn__buf_reserve(buffer, bytes) ? buffer->data : NULL;
+        status = to ? qn_gguf_read_tensor(l->model->gguf, tensor, offset, bytes, to, &err)
+                    : qn__error_memory(&err, "a part of a tensor");
+        rows = to;
+    }
+    if (status == QN_OK && l->options->check_tensors) {
+        status = qn__quant_check(w->type, rows, row, n_rows, w->ne[0], &err);
     }
     if (status != QN_OK) {
-        return status;
+        fail(f, tensor, row, status, &err);
+        return NULL;
     }
-    m->n_packed_bytes += w->packed_bytes;
-    if (!m->owned[i].block) {
-        qn__gguf_drop(m->gguf, l->sources[i]);
-    } else if (!w->data) {
-        free_owned(&m->owned[i]);
+    return rows;
+}
+
+static void weight_used(void *user, const qn_weight *w, int64_t row, int64_t n_rows)
+{
+    feeding *f = user;
+    const qn_loader *l = f->loader;
+    size_t row_bytes = 0;
+    if (qn_type_row_bytes(w->type, w->ne[0], &row_bytes, NULL) == QN_OK) {
+        qn__gguf_drop(l->model->gguf, l->sources[w - l->model->weights], (size_t)row * row_bytes,
+                      (size_t)n_rows * row_bytes);
     }
-    return l->options->use_mlock ? lock_weight(l, i, err) : QN_OK;
+}
+
+static bool weight_done(void *user, qn_weight *w)
+{
+    feeding *f = user;
+    const int32_t i = (int32_t)(w - f->loader->model->weights);
+    qn_error err;
+    qn_status status = finish_weight(f->loader, i, &err);
+    if (status != QN_OK) {
+        fail(f, f->loader->sources[i], 0, status, &err);
+    }
+    return status == QN_OK;
 }
 
 /* Number of the weight that was made of each tensor of the file; -1 for none. */
@@ -149,6 +252,42 @@ static int32_t *weights_in_file_order(const qn_loader *l)
     return order;
 }
 
+/* All weights; with a progress function one tensor at a time, so that it is asked between them. */
+static qn_status feed_weights(feeding *f, qn_error *err)
+{
+    qn_loader *l = f->loader;
+    const qn_model_options *o = l->options;
+    qn_model *m = l->model;
+    const qn_weight_feed feed = {.next = next_weight,
+                                 .rows = weight_rows,
+                                 .used = weight_used,
+                                 .done = weight_done,
+                                 .user = f};
+    while (f->at < l->n_tensors) {
+        if (o->progress &&
+            !o->progress(o->progress_user, (float)f->done_bytes / (float)(m->n_bytes + 1))) {
+            return qn__error(err, QN_ERR_ABORTED, "%s: loading was stopped",
+                             qn_gguf_file_name(m->gguf, 0));
+        }
+        f->end = o->progress ? f->at + 1 : l->n_tensors;
+        qn_error device_error;
+        qn_status status = qn__device_weights_load(m->device, &feed, &device_error);
+        if (status != QN_OK) {
+            fail(f, qn_gguf_tensor_at(m->gguf, f->at - 1), 0, status, &device_error);
+        }
+        if (f->status != QN_OK) {
+            *err = f->error;
+            qn__error_prefix(err, "%s: tensor %s", qn_gguf_file_name(m->gguf, f->culprit->file),
+                             f->culprit->name);
+            return f->status;
+        }
+    }
+    if (o->progress) {
+        o->progress(o->progress_user, 1.0f);
+    }
+    return QN_OK;
+}
+
 static qn_status load_weights(qn_loader *l, qn_error *err)
 {
     const qn_model_options *o = l->options;
@@ -157,41 +296,23 @@ static qn_status load_weights(qn_loader *l, qn_error *err)
     device.threads.n_threads = o->n_threads;
     device.log = o->log;
     qn_status status = qn_device_open(0, &device, &m->device, err);
-    int32_t *order = NULL;
     if (status != QN_OK) {
-        goto done;
+        return status;
     }
-    order = weights_in_file_order(l);
-    if (!order) {
-        status = qn__error_memory(err, "the list of weights");
-        goto done;
+    const size_t n_threads = (size_t)qn_device_n_threads(m->device);
+    int32_t *order = weights_in_file_order(l);
+    feeding f = {.loader = l,
+                 .order = order,
+                 .buffers = qn__calloc(n_threads, sizeof(qn_buf)),
+                 .lock = PTHREAD_MUTEX_INITIALIZER};
+    status =
+        order && f.buffers ? feed_weights(&f, err) : qn__error_memory(err, "the list of weights");
+    for (size_t i = 0; f.buffers && i < n_threads; i++) {
+        qn__buf_free(&f.buffers[i]);
     }
-    uint64_t done_bytes = 0;
-    for (size_t i = 0; i < l->n_tensors; i++) {
-        const qn_gguf_tensor *tensor = qn_gguf_tensor_at(m->gguf, i);
-        if (o->progress &&
-            !o->progress(o->progress_user, (float)done_bytes / (float)(m->n_bytes + 1))) {
-            status = qn__error(err, QN_ERR_ABORTED, "%s: loading was stopped",
-                               qn_gguf_file_name(m->gguf, 0));
-            goto done;
-        }
-        done_bytes += tensor->bytes;
-        if (order[i] < 0) {
-            continue;
-        }
-        status = load_weight(l, order[i], err);
-        if (status != QN_OK) {
-            qn__error_prefix(err, "%s: tensor %s", qn_gguf_file_name(m->gguf, tensor->file),
-                             tensor->name);
-            goto done;
-        }
-    }
-    if (o->progress) {
-        o->progress(o->progress_user, 1.0f);
-    }
-    qn_device_pause(m->device);
-done:
+    free(f.buffers);
     free(order);
+    qn_device_pause(m->device);
     return status;
 }
 

@@ -272,7 +272,7 @@ static qn_status write_file(quantizer *q, const char *output, int threads, qn_er
         if (status == QN_ERR_FORMAT) {
             qn__error_prefix(err, "%s", qn_gguf_file_name(q->model, item->tensor->file));
         }
-        qn__gguf_drop(q->model, item->tensor);
+        qn__gguf_drop(q->model, item->tensor, 0, item->tensor->bytes);
     }
     return status == QN_OK ? qn_gguf_writer_finish(q->writer, err) : status;
 }

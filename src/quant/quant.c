@@ -84,7 +84,8 @@ int64_t qn__quant_find_invalid(qn_type type, const void *data, int64_t count)
     return bad;
 }
 
-qn_status qn__quant_check(qn_type type, const void *data, int64_t rows, int64_t n, qn_error *err)
+qn_status qn__quant_check(qn_type type, const void *data, int64_t first_row, int64_t rows,
+                          int64_t n, qn_error *err)
 {
     size_t row_bytes;
     qn_status status = qn_type_row_bytes(type, n, &row_bytes, err);
@@ -100,5 +101,6 @@ qn_status qn__quant_check(qn_type type, const void *data, int64_t rows, int64_t 
     return qn__error(err, QN_ERR_FORMAT,
                      "%s data are not valid: infinity, NaN or a forbidden code in row %lld, block "
                      "%lld",
-                     info->name, (long long)(bad / row_blocks), (long long)(bad % row_blocks));
+                     info->name, (long long)(first_row + bad / row_blocks),
+                     (long long)(bad % row_blocks));
 }

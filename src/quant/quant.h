@@ -53,6 +53,7 @@ const qn_quant *qn__quant_get(qn_type type);
 int64_t qn__quant_find_invalid(qn_type type, const void *data, int64_t count);
 
 /* The same as an error that names row and block, for `rows` rows of `n` values. */
-qn_status qn__quant_check(qn_type type, const void *data, int64_t rows, int64_t n, qn_error *err);
+qn_status qn__quant_check(qn_type type, const void *data, int64_t first_row, int64_t rows,
+                          int64_t n, qn_error *err);
 
 #endif

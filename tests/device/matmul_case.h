@@ -105,8 +105,11 @@ static inline matmul_matrix matmul_make(qn_test_random *r, const matmul_type *t,
     m.weight.packed = qn__block_alloc(m.weight.packed_bytes);
     assert_non_null(m.weight.packed);
     const int64_t groups = qn__cpu_pack_groups(m.weight.ne);
+    size_t row_bytes = 0;
+    assert_int_equal(qn_type_row_bytes(t->type, k, &row_bytes, NULL), QN_OK);
     for (int64_t g = 0; g < groups; g += 3) { /* in pieces, as threads would */
-        qn__cpu_pack_rows(t->type, m.weight.ne, m.rows, g, qn__min_i64(3, groups - g),
+        size_t at = (size_t)qn__cpu_pack_first_row(m.weight.ne, g) * row_bytes;
+        qn__cpu_pack_rows(t->type, m.weight.ne, m.rows + at, g, qn__min_i64(3, groups - g),
                           m.weight.packed);
     }
     return m;

@@ -71,7 +71,7 @@ static uint64_t touch(const qn_gguf *g)
         }
         free(bytes);
         qn__gguf_will_need(g, t);
-        qn__gguf_drop(g, t);
+        qn__gguf_drop(g, t, 0, t->bytes);
     }
     return sum;
 }

@@ -157,7 +157,7 @@ static void degenerate_input_gives_finite_values(void **state)
             for (int weighted = w.format->needs_weights; weighted < 2; weighted++) {
                 w.format->encode(x, blocks, LONGEST, weighted ? weights : NULL, w.tables);
                 if (w.id != QN_TYPE_Q8_1) {
-                    qn_test_ok(qn__quant_check((qn_type)w.id, blocks, 1, LONGEST, &err), err);
+                    qn_test_ok(qn__quant_check((qn_type)w.id, blocks, 0, 1, LONGEST, &err), err);
                 }
                 w.format->decode(blocks, y, LONGEST);
                 for (int i = 0; i < LONGEST; i++) {
@@ -209,7 +209,7 @@ static void random_bytes_decode(void **state)
         }
         for (walk w = first; next_format(&w);) {
             w.format->decode(blocks, y, LONGEST);
-            bool valid = qn__quant_check((qn_type)w.id, blocks, 1, LONGEST, NULL) == QN_OK;
+            bool valid = qn__quant_check((qn_type)w.id, blocks, 0, 1, LONGEST, NULL) == QN_OK;
             bool finite = true;
             for (int i = 0; i < LONGEST; i++) {
                 finite = finite && isfinite(y[i]);
@@ -335,11 +335,11 @@ static void bad_scales_are_found(void **state)
             for (int b = 0; b < 3; b++) {
                 int64_t n = w.info->block_values;
                 memset(blocks, 0, sizeof blocks);
-                assert_int_equal(qn__quant_check((qn_type)w.id, blocks, 3, n, &err), QN_OK);
+                assert_int_equal(qn__quant_check((qn_type)w.id, blocks, 0, 3, n, &err), QN_OK);
                 memcpy(blocks + 2 * w.info->block_bytes + w.format->half_at[h], &bad[b], 2);
-                assert_int_equal(qn__quant_check((qn_type)w.id, blocks, 3, n, &err), QN_ERR_FORMAT);
+                assert_int_equal(qn__quant_check((qn_type)w.id, blocks, 0, 3, n, &err), QN_ERR_FORMAT);
                 assert_non_null(strstr(err.message, "row 2, block 0"));
-                assert_int_equal(qn__quant_check((qn_type)w.id, blocks, 2, n, &err), QN_OK);
+                assert_int_equal(qn__quant_check((qn_type)w.id, blocks, 0, 2, n, &err), QN_OK);
             }
         }
     }
@@ -364,7 +364,7 @@ static void bad_scales_are_found(void **state)
     memset(blocks, 0xff, sizeof blocks);
     assert_int_equal(qn__quant_find_invalid(QN_TYPE_NVFP4, blocks, 9), -1);
     assert_int_equal(qn__quant_find_invalid(QN_TYPE_I32, blocks, 9), -1);
-    assert_int_equal(qn__quant_check(QN_TYPE_Q4_0, blocks, 1, 33, &err), QN_ERR_FORMAT);
+    assert_int_equal(qn__quant_check(QN_TYPE_Q4_0, blocks, 0, 1, 33, &err), QN_ERR_FORMAT);
 }
 
 static void known_blocks_of_q4_0(void **state)

@@ -1,4 +1,4 @@
-/* cpu_device.c: the CPU's driver: what the machine is, opening it, packing weights, memory. */
+/* cpu_device.c: the CPU's driver: what the machine is, opening it, memory. */
 #include "device/cpu/cpu_device.h"
 
 #include <stdio.h>
@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "device/cpu/measure.h"
-#include "device/cpu/pack.h"
 
 /* Describing ------------------------------------------------------------------------------------
  */
@@ -115,68 +114,6 @@ static void cpu_pause(qn_device *device)
     qn__pool_pause(((qn_cpu_device *)device)->pool);
 }
 
-/* Weights ---------------------------------------------------------------------------------------
- */
-
-/* Groups of rows that a task packs. */
-#define PACK_GROUPS 8
-
-typedef struct packing {
-    const qn_weight *w;
-    void *packed;
-    int64_t n_groups;
-} packing;
-
-static void pack_task(void *user, int64_t task, int32_t worker)
-{
-    const packing *p = user;
-    int64_t first = task * PACK_GROUPS;
-    (void)worker;
-    qn__cpu_pack_rows(p->w->type, p->w->ne, p->w->data, first,
-                      qn__min_i64(PACK_GROUPS, p->n_groups - first), p->packed);
-}
-
-static qn_status cpu_weight_load(qn_device *device, qn_weight *w, qn_error *err)
-{
-    qn_cpu_device *cpu = (qn_cpu_device *)device;
-    const qn_type_info *info = qn_type_get_info(w->type);
-    if (!(w->uses & QN_WEIGHT_MATRIX) || w->packed) {
-        return QN_OK;
-    }
-    if (!info || !qn__cpu_pack_supports(w->type)) {
-        return qn__error(err, QN_ERR_UNSUPPORTED, "%s: type %s cannot be multiplied yet", w->name,
-                         info ? info->name : "?");
-    }
-    size_t bytes = qn__cpu_pack_bytes(w->type, w->ne);
-    if (bytes == 0) {
-        return qn__error(err, QN_ERR_UNSUPPORTED,
-                         "%s: [%lld, %lld, %lld, %lld] is no shape of a %s matrix", w->name,
-                         (long long)w->ne[0], (long long)w->ne[1], (long long)w->ne[2],
-                         (long long)w->ne[3], info->name);
-    }
-    packing p = {.w = w, .packed = qn__block_alloc(bytes), .n_groups = qn__cpu_pack_groups(w->ne)};
-    if (!p.packed) {
-        return qn__error(err, QN_ERR_MEMORY, "%s: out of memory: %zu bytes", w->name, bytes);
-    }
-    qn__pool_for(cpu->pool, qn__div_up(p.n_groups, PACK_GROUPS), pack_task, &p);
-    w->packed = p.packed;
-    w->packed_bytes = bytes;
-    if (!(w->uses & QN_WEIGHT_ROWS)) {
-        w->data = NULL;
-    }
-    return QN_OK;
-}
-
-static void cpu_weight_free(qn_device *device, qn_weight *w)
-{
-    (void)device;
-    if (w->packed) {
-        qn__block_free(w->packed, w->packed_bytes);
-        w->packed = NULL;
-        w->packed_bytes = 0;
-    }
-}
-
 /* Memory, nodes, measures -----------------------------------------------------------------------
  */
 
@@ -214,8 +151,8 @@ const qn_device_driver qn__cpu_driver = {
     .n_threads = cpu_n_threads,
     .pause = cpu_pause,
     .measure = cpu_measure,
-    .weight_load = cpu_weight_load,
-    .weight_free = cpu_weight_free,
+    .weights_load = qn__cpu_weights_load,
+    .weight_free = qn__cpu_weight_free,
     .memory_alloc = cpu_memory_alloc,
     .memory_free = cpu_memory_free,
     .supports = cpu_supports,

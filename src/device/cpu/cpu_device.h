@@ -14,6 +14,10 @@ typedef struct qn_cpu_device {
     const qn_cpu_isa *isa;
 } qn_cpu_device;
 
+/* weights.c: the driver's weights_load and weight_free. */
+qn_status qn__cpu_weights_load(qn_device *device, const qn_weight_feed *feed, qn_error *err);
+void qn__cpu_weight_free(qn_device *device, qn_weight *w);
+
 /* program.c: the driver's compile, program_free and run. */
 qn_status qn__cpu_compile(qn_device *device, qn_node *const *nodes, int32_t n_nodes,
                           qn_program **out, size_t *workspace, qn_error *err);

@@ -343,7 +343,11 @@ static void pack_group(qn_type type, const uint8_t *rows, size_t row_bytes, int6
     for (int64_t at = 0; at < k; at += QN_PACK_CHUNK) {
         const int64_t values = qn__min_i64(k - at, QN_PACK_CHUNK);
         const size_t bytes = qn__pack_chunk_bytes(type, values);
-        memset(out, 0, bytes);
+        if (n_rows < QN_PACK_ROWS || values % QN_PACK_BLOCK != 0) {
+            memset(out, 0, bytes);
+        } else { /* all is written but what fills the chunk up */
+            memset(out + bytes - 64, 0, 64);
+        }
         for (int row = 0; row < n_rows; row++) {
             const uint8_t *src = rows + (size_t)row * row_bytes +
                                  (size_t)(at / info->block_values) * info->block_bytes;
@@ -387,17 +391,23 @@ size_t qn__cpu_pack_bytes(qn_type type, const int64_t ne[4])
     return bytes;
 }
 
+int64_t qn__cpu_pack_first_row(const int64_t ne[4], int64_t group)
+{
+    const int64_t per_plane = groups_of_plane(ne);
+    return group / per_plane * ne[1] + group % per_plane * QN_PACK_ROWS;
+}
+
 void qn__cpu_pack_rows(qn_type type, const int64_t ne[4], const void *rows, int64_t first_group,
                        int64_t n_groups, void *packed)
 {
     const qn_type_info *info = qn_type_get_info(type);
     const size_t row_bytes = (size_t)(ne[0] / info->block_values) * info->block_bytes;
     const size_t group_bytes = qn__pack_group_bytes(type, ne[0]);
-    const int64_t per_plane = groups_of_plane(ne);
+    const int64_t first_row = qn__cpu_pack_first_row(ne, first_group);
     for (int64_t g = first_group; g < first_group + n_groups; g++) {
-        const int64_t plane = g / per_plane, row = g % per_plane * QN_PACK_ROWS;
-        pack_group(type, (const uint8_t *)rows + (size_t)(plane * ne[1] + row) * row_bytes,
-                   row_bytes, qn__min_i64(ne[1] - row, QN_PACK_ROWS), ne[0],
+        const int64_t row = qn__cpu_pack_first_row(ne, g), in_plane = row % ne[1];
+        pack_group(type, (const uint8_t *)rows + (size_t)(row - first_row) * row_bytes, row_bytes,
+                   qn__min_i64(ne[1] - in_plane, QN_PACK_ROWS), ne[0],
                    (uint8_t *)packed + (size_t)g * group_bytes);
     }
 }

@@ -122,9 +122,13 @@ int64_t qn__cpu_pack_groups(const int64_t ne[4]);
  */
 size_t qn__cpu_pack_bytes(qn_type type, const int64_t ne[4]);
 
+/* The first row (numbered through all planes) of a group; of the group behind the last: the number
+ * of rows. Groups beside each other have rows beside each other. */
+int64_t qn__cpu_pack_first_row(const int64_t ne[4], int64_t group);
+
 /*
- * Packs groups first_group .. first_group + n_groups (numbered through all planes) of the matrix
- * whose rows lie one behind the other at `rows` as in a file (any alignment). `packed` is the start
+ * Packs groups first_group .. first_group + n_groups (numbered through all planes) of a matrix.
+ * Their rows lie one behind the other at `rows` as in a file (any alignment). `packed` is the start
  * of the whole packed form, aligned to 64 bytes. Different groups may be packed by different
  * threads at the same time. Any bytes are accepted.
  */
