@@ -361,8 +361,7 @@ static qn_status pick_outside(qn_context *ctx, qn_sampler *sampler, int32_t i,
         if (!logits) {
             return QN_ERR_NOT_FOUND;
         }
-        qn_candidates_fill(c, logits, (size_t)ctx->hparams->n_vocab);
-        qn_sampler_apply(sampler, c);
+        qn__sampler_start(sampler, c, logits, (size_t)ctx->hparams->n_vocab);
     } else if (row->kept) {
         take_candidates(c, a, row);
         if (sampler == a->chain) {

@@ -26,7 +26,7 @@ typedef struct qn_scan {
     void (*clean)(const float *from, size_t n, float *logits, int32_t *ids);
     /* Largest logit; -inf for n = 0. The logits of this and of all below are clean. */
     float (*max)(const float *logits, size_t n);
-    /* The maximum of each block. */
+    /* The maximum of each block; of logits as they come: a NaN is no maximum. */
     void (*peaks)(const float *logits, size_t n, float *peaks);
     /* How many are at least `least`. */
     size_t (*count)(const float *logits, size_t n, float least);

@@ -142,8 +142,8 @@ static void peaks(const float *logits, size_t n, float *out)
 {
     size_t first = 0;
     for (; first + QN_SCAN_BLOCK <= n; first += QN_SCAN_BLOCK) {
-        vfloat a = load(logits + first), b = load(logits + first + LANES);
-        for (size_t i = 2 * LANES; i < QN_SCAN_BLOCK; i += 2 * LANES) {
+        vfloat a = all(-INFINITY), b = a;
+        for (size_t i = 0; i < QN_SCAN_BLOCK; i += 2 * LANES) {
             a = larger(load(logits + first + i), a);
             b = larger(load(logits + first + i + LANES), b);
         }

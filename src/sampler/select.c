@@ -12,23 +12,27 @@
  * needed reach it, and they are sorted for nothing. */
 #define HALVINGS 24
 
-/* Maxima of the blocks, in the second half of the work space: the first one holds keys. */
-static float *find_peaks(const qn_candidates *c)
+/* A set that is only looked at. */
+typedef struct view {
+    const float *logits;
+    const int32_t *ids; /* NULL: 0, 1, … */
+    size_t n, n_blocks;
+    float *peaks; /* maxima of the blocks */
+} view;
+
+/* The peaks go into the second half of the work space: the first one holds keys. */
+static view view_of(const qn_candidates *c, const float *logits, const int32_t *ids, size_t n)
 {
-    float *peaks = (float *)(c->work + c->n_max);
-    qn__scan()->peaks(c->logits, c->size, peaks);
-    return peaks;
+    view v = {logits, ids, n, (n + QN_SCAN_BLOCK - 1) / QN_SCAN_BLOCK,
+              (float *)(c->work + c->n_max)};
+    qn__scan()->peaks(logits, n, v.peaks);
+    return v;
 }
 
-static size_t n_blocks(const qn_candidates *c)
-{
-    return (c->size + QN_SCAN_BLOCK - 1) / QN_SCAN_BLOCK;
-}
-
-static size_t block_end(const qn_candidates *c, size_t block)
+static size_t block_end(const view *v, size_t block)
 {
     size_t end = (block + 1) * QN_SCAN_BLOCK;
-    return end < c->size ? end : c->size;
+    return end < v->n ? end : v->n;
 }
 
 /* A number that at least k of the values reach, and hardly more. At least k are not banned. */
@@ -55,34 +59,39 @@ static float lower_bound(const float *values, size_t n, size_t k)
     return low;
 }
 
-/* What the k best reach, if so many are not banned; never -inf. */
-static float bound_of(const qn_candidates *c, const float *peaks, size_t k)
+/* What the k best reach, if that can be told by the peaks; else -inf. */
+static float bound_by_peaks(const view *v, size_t k)
 {
-    const qn_scan *scan = qn__scan();
-    size_t blocks = n_blocks(c);
-    if (k <= blocks / 2 && scan->count(peaks, blocks, -FLT_MAX) >= k) {
-        return lower_bound(peaks, blocks, k);
-    }
-    if (k <= c->size / 4 && scan->count(c->logits, c->size, -FLT_MAX) >= k) {
-        return lower_bound(c->logits, c->size, k);
-    }
-    return -FLT_MAX;
+    bool enough = k <= v->n_blocks / 2 && qn__scan()->count(v->peaks, v->n_blocks, -FLT_MAX) >= k;
+    return enough ? lower_bound(v->peaks, v->n_blocks, k) : -INFINITY;
 }
 
-/* Keys of those that reach the bound; their number. */
-static size_t gather_keys(qn_candidates *c, const float *peaks, float bound)
+/* The same, of clean logits; the least number where not so many are left. Never -inf. */
+static float bound_of(const view *v, size_t k)
+{
+    float bound = bound_by_peaks(v, k);
+    if (bound == -INFINITY && k <= v->n / 4 && qn__scan()->count(v->logits, v->n, -FLT_MAX) >= k) {
+        bound = lower_bound(v->logits, v->n, k);
+    }
+    return bound > -INFINITY ? bound : -FLT_MAX;
+}
+
+/* Keys of those that reach the bound, sorted; their number. */
+static size_t take_best(qn_candidates *c, const view *v, float bound)
 {
     size_t n = 0;
-    for (size_t b = 0; b < n_blocks(c); b++) {
-        if (!(peaks[b] >= bound)) {
+    for (size_t b = 0; b < v->n_blocks; b++) {
+        if (!(v->peaks[b] >= bound)) {
             continue;
         }
-        for (size_t i = b * QN_SCAN_BLOCK; i < block_end(c, b); i++) {
-            if (c->logits[i] >= bound) {
-                c->work[n++] = qn__candidate_key(c->logits[i], c->ids[i]);
+        for (size_t i = b * QN_SCAN_BLOCK; i < block_end(v, b); i++) {
+            if (v->logits[i] >= bound) {
+                int32_t id = v->ids ? v->ids[i] : (int32_t)i;
+                c->work[n++] = qn__candidate_key(qn__finite(v->logits[i]), id);
             }
         }
     }
+    qn__sort_keys(c->work, n, c->work + c->n_max);
     return n;
 }
 
@@ -117,23 +126,36 @@ static void add_banned(qn_candidates *c, uint64_t *keys, size_t k)
 
 void qn__row_best_keys(qn_candidates *c, size_t k)
 {
-    const float *peaks = find_peaks(c);
-    size_t n = gather_keys(c, peaks, bound_of(c, peaks, k));
-    qn__sort_keys(c->work, n, c->work + c->n_max);
+    view v = view_of(c, c->logits, c->ids, c->size);
+    size_t n = take_best(c, &v, bound_of(&v, k));
     if (n < k) {
         add_banned(c, c->work + n, k - n);
     }
 }
 
+bool qn__row_best_of(qn_candidates *c, const float *logits, size_t n, size_t k)
+{
+    view v = view_of(c, logits, NULL, n);
+    for (size_t b = 0; b < v.n_blocks; b++) {
+        v.peaks[b] = v.peaks[b] < FLT_MAX ? v.peaks[b] : FLT_MAX; /* banned ones stay so */
+    }
+    float bound = bound_by_peaks(&v, k);
+    if (bound == -INFINITY) {
+        return false;
+    }
+    (void)take_best(c, &v, bound);
+    return true;
+}
+
 void qn__row_cut(qn_candidates *c, float least)
 {
-    const float *peaks = find_peaks(c);
+    view v = view_of(c, c->logits, c->ids, c->size);
     size_t n = 0;
-    for (size_t b = 0; b < n_blocks(c); b++) {
-        if (!(peaks[b] >= least)) {
+    for (size_t b = 0; b < v.n_blocks; b++) {
+        if (!(v.peaks[b] >= least)) {
             continue;
         }
-        for (size_t i = b * QN_SCAN_BLOCK; i < block_end(c, b); i++) {
+        for (size_t i = b * QN_SCAN_BLOCK; i < block_end(&v, b); i++) {
             float logit = c->logits[i];
             c->logits[n] = logit;
             c->ids[n] = c->ids[i];

@@ -67,6 +67,8 @@ typedef struct qn_sample_stage {
     void (*carried)(void *params, int32_t *carry, qn_candidates *c);
     /* Of one that can be a check: whether the pick is refused, or there is none. */
     bool (*refuses)(void *params, const qn_candidates *c);
+    /* The table's `fill` and then `row` in one, where that is shorter; else NULL. */
+    void (*start)(void *params, qn_candidates *c, const float *logits, size_t n);
 } qn_sample_stage;
 
 typedef struct qn_sample_table {

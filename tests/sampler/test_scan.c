@@ -55,6 +55,16 @@ static void check_maxima(const qn_scan *scan, size_t n)
     }
 }
 
+/* Of logits that are not clean. */
+static void check_raw_peaks(const qn_scan *scan, size_t n)
+{
+    scan->peaks(raw, n, got_floats);
+    for (size_t first = 0; first < n; first += QN_SCAN_BLOCK) {
+        size_t size = n - first < QN_SCAN_BLOCK ? n - first : QN_SCAN_BLOCK;
+        assert_true(got_floats[first / QN_SCAN_BLOCK] == plain_max(raw + first, size));
+    }
+}
+
 static void check_weights(const qn_scan *scan, size_t n, float best, qn_test_random *r)
 {
     uint64_t sum = 0, distances_sum = 0;
@@ -147,6 +157,7 @@ static void check_table(const qn_scan *scan)
             check_clean(scan, n);
             check_maxima(scan, n);
             check_mask(scan, n, &r);
+            check_raw_peaks(scan, n);
             float best = plain_max(logits, n);
             if (best == -INFINITY) {
                 assert_int_equal(scan->count(logits, n, -INFINITY), n);

@@ -120,6 +120,23 @@ static void check_min_p(const both *s, qn_test_random *r)
     }
 }
 
+/* Straight from the row, as it is. */
+static void check_start(const both *s)
+{
+    const size_t ks[] = {1, 2, 40, 100, s->n / 200 + 1, s->n + 1};
+    for (size_t i = 0; i < sizeof ks / sizeof *ks; i++) {
+        refill(s);
+        qn__top_k_row(s->b, ks[i]);
+        memset(s->a->work, 0x55, 2 * N_LARGE * sizeof *s->a->work); /* as if never used */
+        s->a->total = 77;
+        s->a->has_weights = true;
+        s->a->selected = 3;
+        qn__top_k_start(s->a, s->row, s->n, ks[i]);
+        expect_equal(s->a, s->b);
+        assert_true(s->a->selected == -1 && s->a->row == s->row && s->a->n_row == s->n);
+    }
+}
+
 static void test_selected_equals_sorted(void **state)
 {
     (void)state;
@@ -139,6 +156,7 @@ static void test_selected_equals_sorted(void **state)
             check_mirostats(&s, steps, 3);
             check_mirostat_v2_kept(&s);
             check_min_p(&s, &r);
+            check_start(&s);
         }
     }
     qn_candidates_free(s.a);
