@@ -476,6 +476,102 @@ static void test_other_text(void **state)
     qn_context_free(ctx);
 }
 
+static qn_sampler *remembering_chain(void)
+{
+    const qn_dry_options dry = {
+        .multiplier = 50.0F, .base = 1.5F, .allowed_length = 1, .last_n = 400};
+    qn_sampler *chain =
+        chain2(qn_sampler_penalties(64, 1.5F, 3.0F, 2.0F, &err), qn_sampler_dry(NULL, &dry, &err));
+    qn_test_ok(qn_sampler_chain_add(chain, qn_sampler_temp(20.0F, &err), &err), err);
+    qn_test_ok(qn_sampler_chain_add(chain, qn_sampler_mirostat_v2(3, 5, 0.1F, &err), &err), err);
+    return chain;
+}
+
+/* Programs grow with the text, but plans are made for few sizes. */
+static void test_plans(void **state)
+{
+    (void)state;
+    qn_context *ctx = make_context(1, 0);
+    qn_sampler *chain = remembering_chain();
+    attach(ctx, 0, chain);
+    prompt(ctx, 0);
+    qn_context_reset_counters(ctx);
+    for (int i = 0; i < 200; i++) {
+        int32_t token;
+        qn_test_ok(qn_context_sample(ctx, NULL, -1, &token, &err), err);
+        qn_test_ok(decode(ctx, 0, &token, 1, NULL), err);
+    }
+    assert_in_range(qn_context_counters(ctx).n_plans_made, 1, 5);
+    qn_context_free(ctx);
+    qn_sampler_free(chain);
+}
+
+/* A text that branches within the batch: each sequence's rows follow its own tokens. */
+static void test_branches(void **state)
+{
+    (void)state;
+    enum { N = 5 };
+    const int32_t tokens[N] = {5, 6, 7, 8, 9}, n_ids[N] = {2, 1, 1, 1, 1};
+    const int32_t ids[N + 1] = {0, 1, 0, 1, 1, 0};
+    const int8_t output[N] = {1, 1, 1, 1, 1};
+    qn_context *ctx = make_context(4, 2);
+    qn_sampler *chains[2] = {remembering_chain(), remembering_chain()}, *outside[2];
+    for (int32_t s = 0; s < 2; s++) {
+        outside[s] = qn_sampler_clone(chains[s], &err);
+        attach(ctx, s, chains[s]);
+    }
+    qn_batch batch = {
+        .n_tokens = N, .tokens = tokens, .n_seq_id = n_ids, .seq_id = ids, .output = output};
+    qn_context_clear(plain);
+    qn_test_ok(qn_context_decode(ctx, &batch, &err), err);
+    qn_test_ok(qn_context_decode(plain, &batch, &err), err);
+    static const int32_t rows[2][3] = {{0, 1, 4}, {2, 3, -1}};
+    for (int32_t s = 0; s < 2; s++) {
+        for (int j = 0; j < 3 && rows[s][j] >= 0; j++) {
+            int32_t i = rows[s][j];
+            if (j > 0) {
+                qn_test_ok(qn_sampler_accept(outside[s], tokens[i], true, &err), err);
+            }
+            same_as_outside(ctx, i, outside[s], qn_context_logits(plain, i, &err));
+        }
+        qn_sampler_free(outside[s]);
+    }
+    qn_context_free(ctx);
+    qn_sampler_free(chains[0]);
+    qn_sampler_free(chains[1]);
+}
+
+/* Rows given as embeddings have no tokens: the text stays as it was accepted. */
+static void test_embeddings(void **state)
+{
+    (void)state;
+    enum { N = 3 };
+    size_t width = (size_t)qn_model_n_embd(model);
+    float *rows = malloc(N * width * sizeof *rows);
+    assert_non_null(rows);
+    qn_test_random r = {8};
+    for (size_t i = 0; i < N * width; i++) {
+        rows[i] = qn_test_normal(&r);
+    }
+    qn_context *ctx = make_context(N, 2);
+    qn_sampler *chain = chain2(qn_sampler_penalties(64, 1.5F, 3, 2, &err), qn_sampler_greedy(&err));
+    qn_test_random_text(chain, 30, WIDTH, &r);
+    qn_sampler *outside = qn_sampler_clone(chain, &err);
+    attach(ctx, 0, chain);
+    const int8_t output[N] = {1, 1, 1};
+    qn_batch batch = {.n_tokens = N, .embeddings = rows, .output = output};
+    qn_context_clear(plain);
+    qn_test_ok(qn_context_decode(ctx, &batch, &err), err);
+    qn_test_ok(qn_context_decode(plain, &batch, &err), err);
+    for (int32_t i = 0; i < N; i++) {
+        same_as_outside(ctx, i, outside, qn_context_logits(plain, i, &err));
+    }
+    qn_context_free(ctx);
+    qn_sampler_free(chain);
+    qn_sampler_free(outside);
+    free(rows);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -500,6 +596,8 @@ int main(void)
         cmocka_unit_test(test_penalties),   cmocka_unit_test(test_limit),
         cmocka_unit_test(test_streams),     cmocka_unit_test(test_full),
         cmocka_unit_test(test_own_sampler), cmocka_unit_test(test_other_text),
+        cmocka_unit_test(test_plans),       cmocka_unit_test(test_branches),
+        cmocka_unit_test(test_embeddings),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

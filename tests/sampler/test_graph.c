@@ -385,6 +385,25 @@ static void test_marks(void **state)
     qn_sampler_free(chain);
 }
 
+/* One that learns from its picks runs in the graph, a second one behind it. */
+static void test_second_carrier(void **state)
+{
+    (void)state;
+    qn_sampler *chain = qn_test_chain_of(qn_sampler_mirostat_v2(1, 5, 0.1F, &err));
+    qn_test_ok(qn_sampler_chain_add(chain, qn_sampler_temp(0.5F, &err), &err), err);
+    qn_test_ok(qn_sampler_chain_add(chain, qn_sampler_adaptive_p(0.3F, 0.9F, 2, &err), &err), err);
+    qn_test_ok(qn_sampler_chain_add(chain, qn_sampler_top_k(5, &err), &err), err);
+    char text[100];
+    qn_chain_form form = {0};
+    qn_test_ok(qn__chain_attach(chain, true, 100, &form, &err), err);
+    (void)qn_sampler_describe(chain, text, sizeof text);
+    assert_string_equal(text, "logits -> +mirostat-v2 -> +temp -> -adaptive-p -> top-k ");
+    assert_int_equal(form.n_prefix, 2);
+    assert_ptr_equal(form.carrier, qn_sampler_chain_get(chain, 0));
+    qn__chain_detach(chain);
+    qn_sampler_free(chain);
+}
+
 /* The n-th accepted token gets the n-th number, whatever was looked at. */
 static void test_draws(void **state)
 {
@@ -430,8 +449,10 @@ static void test_shapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small), cmocka_unit_test(test_large), cmocka_unit_test(test_few_rows),
-        cmocka_unit_test(test_marks), cmocka_unit_test(test_draws), cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_small),          cmocka_unit_test(test_large),
+        cmocka_unit_test(test_few_rows),       cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_second_carrier), cmocka_unit_test(test_draws),
+        cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
