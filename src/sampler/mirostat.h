@@ -15,7 +15,9 @@ typedef struct qn_mirostat_memory {
 } qn_mirostat_memory;
 _Static_assert(sizeof(qn_mirostat_memory) == QN_SAMPLE_CARRY_WORDS * sizeof(int32_t), "a carry");
 
+/* The state of both, or its beginning: what `state` points to below. */
 typedef struct qn_mirostat {
+    qn_plain_state plain;
     float tau, eta;
     qn_mirostat_memory memory;
     int32_t draft; /* the first token of the batch behind the last row, or QN_TOKEN_NONE */
@@ -23,16 +25,18 @@ typedef struct qn_mirostat {
 } qn_mirostat;
 
 bool qn__mirostat_init(qn_mirostat *m, uint32_t seed, float tau, float eta, qn_error *err);
-void qn__mirostat_reset(qn_mirostat *m);
-/* Picks from a set that is cut, remembers the pick. */
+/* Picks from a set that is cut and sorted, remembers the pick. */
 void qn__mirostat_pick(qn_mirostat *m, qn_candidates *c);
-/* Learns if the token is the one that was picked. */
-void qn__mirostat_accept(qn_mirostat *m, int32_t token, bool generated);
+
+/* Of the interface. accept learns if the token is the one that was picked. */
+void qn__mirostat_reset(void *state);
+qn_status qn__mirostat_accept(void *state, int32_t token, bool generated, qn_error *err);
+bool qn__mirostat_seed(const void *state, uint32_t *out);
 
 /* Surprise -log2 p of a candidate of a weighed set. */
 float qn__surprise(float max, float logit, float log_sum);
 
-/* Parameters of output row j: the row before it may have left numbers to it. */
+/* Parameters of output row j in a graph: the rows before it may have left numbers to it. */
 typedef struct qn_mirostat_params {
     qn_mirostat_memory memory;
     float tau, eta;
@@ -41,15 +45,15 @@ typedef struct qn_mirostat_params {
     uint64_t fractions[]; /* j + 1 */
 } qn_mirostat_params;
 
-size_t qn__mirostat_room(int32_t j);
-size_t qn__mirostat_params_write(qn_mirostat *m, int32_t j, qn_mirostat_params *out);
-void qn__mirostat_begin(qn_mirostat *m);
-void qn__mirostat_draft(qn_mirostat *m, int32_t token);
-void qn__mirostat_take(qn_mirostat *m, const int32_t *carry);
+/* Of the form in graphs. */
+size_t qn__mirostat_room(const void *state, int32_t j, size_t n_drafts);
+size_t qn__mirostat_params(void *state, int32_t j, void *out);
+void qn__mirostat_begin(void *state);
+void qn__mirostat_draft(void *state, int32_t token);
+void qn__mirostat_take(void *state, const int32_t *carry);
 
-/* A row in the graph: learns from the row before, then the set is cut, then picks. */
-void qn__mirostat_row_begin(const qn_mirostat_params *p, const int32_t *carry,
-                            qn_mirostat_memory *memory);
+/* A row in a graph: learns from the row before; then the set is cut; then picks. */
+qn_mirostat_memory qn__mirostat_row_begin(const qn_mirostat_params *p, const int32_t *carry);
 void qn__mirostat_row_end(const qn_mirostat_params *p, qn_mirostat_memory *memory, qn_candidates *c,
                           int32_t *carry);
 

@@ -37,11 +37,6 @@ void qn__mirostat_v2_row(qn_candidates *c, float mu)
     c->has_weights = true;
 }
 
-typedef struct mirostat_v2_state {
-    qn_plain_state plain;
-    qn_mirostat m;
-} mirostat_v2_state;
-
 static const char *mirostat_v2_name(const void *state)
 {
     (void)state;
@@ -50,91 +45,45 @@ static const char *mirostat_v2_name(const void *state)
 
 static void mirostat_v2_apply(void *state, qn_candidates *c)
 {
-    mirostat_v2_state *s = state;
-    qn__mirostat_v2_row(c, s->m.memory.mu);
-    qn__mirostat_pick(&s->m, c);
-}
-
-static qn_status mirostat_v2_accept(void *state, int32_t token, bool generated, qn_error *err)
-{
-    (void)err;
-    qn__mirostat_accept(&((mirostat_v2_state *)state)->m, token, generated);
-    return QN_OK;
-}
-
-static void mirostat_v2_reset(void *state)
-{
-    qn__mirostat_reset(&((mirostat_v2_state *)state)->m);
-}
-
-static bool mirostat_v2_seed(const void *state, uint32_t *out)
-{
-    *out = ((const mirostat_v2_state *)state)->m.draw.used_seed;
-    return true;
+    qn_mirostat *m = state;
+    qn__mirostat_v2_row(c, m->memory.mu);
+    qn__mirostat_pick(m, c);
 }
 
 /* In a graph. */
 static void mirostat_v2_stage(void *params, int32_t *carry, qn_candidates *c)
 {
-    qn_mirostat_memory memory;
-    qn__mirostat_row_begin(params, carry, &memory);
+    qn_mirostat_memory memory = qn__mirostat_row_begin(params, carry);
     qn__mirostat_v2_row(c, memory.mu);
     qn__mirostat_row_end(params, &memory, c, carry);
 }
 
 const qn_sample_stage qn__stage_mirostat_v2 = {.name = "mirostat-v2", .carried = mirostat_v2_stage};
 
-static size_t mirostat_v2_room(const void *state, int32_t j, size_t n_drafts)
-{
-    (void)state;
-    (void)n_drafts;
-    return qn__mirostat_room(j);
-}
-
-static size_t mirostat_v2_params(void *state, int32_t j, void *out)
-{
-    return qn__mirostat_params_write(&((mirostat_v2_state *)state)->m, j, out);
-}
-
-static void mirostat_v2_begin(void *state)
-{
-    qn__mirostat_begin(&((mirostat_v2_state *)state)->m);
-}
-
-static void mirostat_v2_draft(void *state, int32_t token)
-{
-    qn__mirostat_draft(&((mirostat_v2_state *)state)->m, token);
-}
-
-static void mirostat_v2_take(void *state, const int32_t *carry)
-{
-    qn__mirostat_take(&((mirostat_v2_state *)state)->m, carry);
-}
-
 static const qn_sampler_graph mirostat_v2_graph = {.stage = QN_STAGE_MIROSTAT_V2,
                                                    .picks = true,
                                                    .draws = true,
-                                                   .room = mirostat_v2_room,
-                                                   .params = mirostat_v2_params,
-                                                   .begin = mirostat_v2_begin,
-                                                   .draft = mirostat_v2_draft,
-                                                   .take = mirostat_v2_take};
+                                                   .room = qn__mirostat_room,
+                                                   .params = qn__mirostat_params,
+                                                   .begin = qn__mirostat_begin,
+                                                   .draft = qn__mirostat_draft,
+                                                   .take = qn__mirostat_take};
 
 static const qn_sampler_interface mirostat_v2_fns = {.name = mirostat_v2_name,
-                                                     .accept = mirostat_v2_accept,
+                                                     .accept = qn__mirostat_accept,
                                                      .apply = mirostat_v2_apply,
-                                                     .reset = mirostat_v2_reset,
+                                                     .reset = qn__mirostat_reset,
                                                      .clone = qn__plain_clone,
                                                      .copy_state = qn__plain_copy,
                                                      .free = qn__plain_free,
-                                                     .seed = mirostat_v2_seed,
+                                                     .seed = qn__mirostat_seed,
                                                      .graph = &mirostat_v2_graph};
 
 qn_sampler *qn_sampler_mirostat_v2(uint32_t seed, float tau, float eta, qn_error *err)
 {
     void *state;
-    qn_sampler *s = qn__sampler_make(&mirostat_v2_fns, sizeof(mirostat_v2_state), &state, err);
-    if (s && !qn__mirostat_init(&((mirostat_v2_state *)state)->m, seed, tau, eta, err)) {
+    qn_sampler *s = qn__sampler_make(&mirostat_v2_fns, sizeof(qn_mirostat), &state, err);
+    if (s && !qn__mirostat_init(state, seed, tau, eta, err)) {
         qn_sampler_free(s);
         s = NULL;
     }
