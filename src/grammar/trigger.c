@@ -24,6 +24,7 @@ typedef struct pattern {
     pcre2_code *code;
     bool whole;  /* fits all of the text, or never will */
     bool prefix; /* anything may come before it, and is part of the match */
+    bool again;  /* is always searched for from the beginning */
 } pattern;
 
 struct qn_triggers {
@@ -37,14 +38,20 @@ struct qn_triggers {
 /* The next search of the pattern finds nothing, whatever comes. */
 #define NEVER SIZE_MAX
 
-static qn_status compile(const char *text, size_t size, bool whole, pcre2_code **out, qn_error *err)
+/* One more pattern. */
+static qn_status add_pattern(qn_triggers *t, const char *text, size_t size, bool whole,
+                             qn_error *err)
 {
     uint32_t options = PCRE2_ALT_BSUX | PCRE2_DOLLAR_ENDONLY | PCRE2_MATCH_UNSET_BACKREF |
                        PCRE2_NEVER_BACKSLASH_C | (whole ? PCRE2_ANCHORED | PCRE2_ENDANCHORED : 0U);
     int code;
     PCRE2_SIZE at;
-    *out = pcre2_compile((PCRE2_SPTR)text, size, options, &code, &at, NULL);
-    if (!*out) {
+    pattern *p = &t->patterns[t->n_patterns++];
+    p->code = pcre2_compile((PCRE2_SPTR)text, size, options, &code, &at, NULL);
+    p->whole = whole;
+    /* not of the dialect, but PCRE2 knows them: they tell where a search began */
+    p->again = strstr(text, "\\G") || strstr(text, "(*");
+    if (!p->code) {
         PCRE2_UCHAR why[160] = {0};
         pcre2_get_error_message(code, why, sizeof why);
         return qn__error(err, QN_ERR_ARGUMENT, "grammar trigger: %.200s: %s at byte %zu", text,
@@ -53,11 +60,11 @@ static qn_status compile(const char *text, size_t size, bool whole, pcre2_code *
     return QN_OK;
 }
 
-static qn_status compile_text(qn_buf *text, bool whole, pcre2_code **out, qn_error *err)
+static qn_status add_buf(qn_triggers *t, qn_buf *text, bool whole, qn_error *err)
 {
     qn__buf_terminate(text);
     return text->failed ? qn__error_memory(err, "grammar trigger")
-                        : compile((const char *)text->data, text->size, whole, out, err);
+                        : add_pattern(t, (const char *)text->data, text->size, whole, err);
 }
 
 /* The word as an expression in a group. */
@@ -72,7 +79,7 @@ static qn_status add_word(qn_triggers *t, const char *word, qn_error *err)
         qn__buf_add_byte(&text, (uint8_t)*c);
     }
     qn__buf_add_byte(&text, ')');
-    qn_status status = compile_text(&text, false, &t->patterns[t->n_patterns++].code, err);
+    qn_status status = add_buf(t, &text, false, err);
     qn__buf_free(&text);
     return status;
 }
@@ -145,10 +152,9 @@ static qn_status add_full(qn_triggers *t, const char *expression, qn_error *err)
     bool sequence = is_sequence(inner, size);
     qn_buf text = {0};
     if (strip(&inner, &size)) {
-        pattern *p = &t->patterns[t->n_patterns++];
-        p->prefix = true;
+        t->patterns[t->n_patterns].prefix = true;
         qn__buf_add(&text, inner, size);
-        qn_status status = compile_text(&text, false, &p->code, err);
+        qn_status status = add_buf(t, &text, false, err);
         qn__buf_free(&text);
         return status;
     }
@@ -157,9 +163,7 @@ static qn_status add_full(qn_triggers *t, const char *expression, qn_error *err)
     qn__buf_add_text(&text, "$");
     qn_status status = QN_OK;
     for (int whole = 1; whole >= (sequence ? 1 : 0) && status == QN_OK; whole--) {
-        pattern *p = &t->patterns[t->n_patterns++];
-        p->whole = whole == 1;
-        status = compile_text(&text, p->whole, &p->code, err);
+        status = add_buf(t, &text, whole == 1, err);
     }
     qn__buf_free(&text);
     return status;
@@ -184,8 +188,7 @@ static qn_status add(qn_triggers *t, const qn_trigger *from, qn_error *err)
     case QN_TRIGGER_PATTERN_FULL:
         return add_full(t, text, err);
     case QN_TRIGGER_PATTERN:
-        return anchored ? add_full(t, text, err)
-                        : compile(text, size, false, &t->patterns[t->n_patterns++].code, err);
+        return anchored ? add_full(t, text, err) : add_pattern(t, text, size, false, err);
     default:
         return qn__error(err, QN_ERR_ARGUMENT, "grammar trigger: unknown kind %d", (int)from->kind);
     }
@@ -306,7 +309,7 @@ qn_status qn__triggers_search(const qn_triggers *t, size_t *from, const char *te
         }
     }
     for (size_t i = 0; i < t->n_patterns && status == QN_OK && !*fires; i++) {
-        if (from[i] != NEVER) {
+        if (from[i] != NEVER && !t->patterns[i].again) {
             from[i] = next_from(t, &t->patterns[i], from[i], text, size);
         }
     }
