@@ -3,9 +3,9 @@
  *
  * The pieces lie in the order of their bytes (vocab/pieces.h): the walk keeps the place after each
  * byte of the current piece, goes back to where the next one branches off, and passes over a branch
- * whose first byte is refused. Where a place leads back to itself by all bytes of a branch, as
- * inside strings, the branch is taken whole. Masks are kept by place, the least recently used one
- * gives way.
+ * whose first byte is refused. Where all bytes of a branch lead to one place, and all of them from
+ * there to the next, or back to it, as inside strings, the branch is taken whole. Masks are kept by
+ * place, the least recently used one gives way.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 #include "base/error.h"
 #include "grammar/internal.h"
 
-/* A branch of so many pieces is worth finding out which bytes lead back to its place. */
-enum { LARGE_BRANCH = 64 };
+/* A branch of so many pieces is worth looking ahead, if none is too long. */
+enum { LARGE_BRANCH = 64, LOOKS_MAX = 256 /* of a walk */ };
 
 static void set_bit(uint32_t *bits, int32_t id)
 {
@@ -72,6 +72,7 @@ typedef struct walk {
     const qn_cells *cells;
     uint32_t *at; /* by depth: the place after that many bytes */
     uint64_t work;
+    uint32_t looks;
     qn_error *err;
     qn_status status;
 } walk;
@@ -107,19 +108,18 @@ static uint32_t step(walk *w, uint32_t place, uint8_t byte)
     return next;
 }
 
-/* Groups of bytes that lead back to the place, as far as known. */
-static uint64_t stays(walk *w, uint32_t place, bool find_out)
+/* Whether all pieces of a branch fit, as far as known, or as can be found out for a large one. */
+static bool takes_all(walk *w, const qn_piece *branch, uint32_t size, uint32_t place)
 {
-    uint64_t up = qn__cell(w->cells, place + QN_CELL_STAYS_UP);
-    if (up != 0) {
-        return up << 32 | qn__cell(w->cells, place + QN_CELL_STAYS);
-    }
-    uint64_t groups = 0;
-    if (find_out) {
-        groups = qn__place_stays(learn_begin(w), place);
+    uint64_t alike = qn__place_alike(w->cells, place);
+    if ((alike & QN_ALIKE_LOOKED) == 0 && size >= LARGE_BRANCH && branch->reach <= QN_LOOK_AHEAD &&
+        w->looks++ < LOOKS_MAX) {
+        qn__place_look_ahead(learn_begin(w), place);
         learn_end(w);
+        alike = qn__place_alike(w->cells, place);
     }
-    return groups;
+    return (branch->groups & ~alike) == 0 &&
+           branch->reach <= qn__cell(w->cells, place + QN_CELL_REACH);
 }
 
 /* The first entry from `i` on that does not share `depth` bytes. */
@@ -137,7 +137,7 @@ static uint32_t walk_piece(walk *w, const qn_pieces *p, uint32_t i, uint32_t *bi
     const qn_piece *entry = &p->entries[i];
     const uint8_t *bytes = p->stream + entry->at;
     uint32_t depth = entry->shared, end = depth + entry->added, place = w->at[depth];
-    if ((entry->groups & ~stays(w, place, entry->next - i >= LARGE_BRANCH)) == 0) {
+    if (takes_all(w, entry, entry->next - i, place)) {
         set_bits(bits, p->ids + i, entry->next - i);
         return entry->next;
     }

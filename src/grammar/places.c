@@ -8,11 +8,8 @@
 #include "base/mem.h"
 #include "vocab/pieces.h"
 
-/* Rows that there is room for at first. */
-enum { ROWS_MIN = 16 };
-
-/* Set in what stays once it is known; no group of bytes. */
-#define STAYS_KNOWN (UINT64_C(1) << 62)
+/* Rows that there is room for at first; nodes that are looked at to look ahead. */
+enum { ROWS_MIN = 16, LOOK_WORK = 1 << 16 };
 
 /* ---- Columns ---- */
 
@@ -216,26 +213,88 @@ uint32_t qn__place_step(qn_places *p, uint32_t place, uint8_t byte)
     return step_column(p, place, p->column[byte]);
 }
 
-uint64_t qn__place_stays(qn_places *p, uint32_t place)
+static void set_alike(const qn_places *p, uint32_t place, uint64_t alike)
 {
-    const qn_cells *cells = cells_of(p);
-    uint64_t up = qn__cell(cells, place + QN_CELL_STAYS_UP);
-    if (up != 0) {
-        return up << 32 | qn__cell(cells, place + QN_CELL_STAYS);
+    set_cell(p, place + QN_CELL_ALIKE, (uint32_t)alike);
+    set_cell(p, place + QN_CELL_ALIKE_UP, (uint32_t)(alike >> 32));
+}
+
+/* To which place most groups of bytes lead, each as a whole. */
+static void find_alike(qn_places *p, uint32_t place)
+{
+    uint32_t to[QN_BYTE_GROUP_OTHER] = {0}; /* by group */
+    uint64_t met = 0, best = 0;
+    uint32_t ahead = QN_PLACE_NONE;
+    for (uint32_t byte = 0; byte < 0x80; byte++) {
+        uint32_t group = qn__byte_group((uint8_t)byte);
+        uint32_t next = qn__place_step(p, place, (uint8_t)byte);
+        bool first = (met >> group & 1) == 0;
+        to[group] = first || to[group] == next ? next : QN_PLACE_NONE;
+        met |= UINT64_C(1) << group;
     }
-    uint64_t moves = UINT64_C(1) << QN_BYTE_GROUP_OTHER;
-    for (uint32_t byte = 0; byte < 0x80 && p->automaton.status == QN_OK; byte++) {
-        if (qn__place_step(p, place, (uint8_t)byte) != place) {
-            moves |= UINT64_C(1) << qn__byte_group((uint8_t)byte);
+    for (uint32_t i = 0; i < QN_BYTE_GROUP_OTHER; i++) {
+        uint64_t alike = 0;
+        for (uint32_t k = i; k < QN_BYTE_GROUP_OTHER && to[i] != QN_PLACE_NONE; k++) {
+            alike |= to[k] == to[i] ? UINT64_C(1) << k : 0;
+        }
+        if (__builtin_popcountll(alike) > __builtin_popcountll(best)) {
+            best = alike;
+            ahead = to[i];
         }
     }
-    if (p->automaton.status != QN_OK) {
-        return 0;
+    if (p->automaton.status == QN_OK) {
+        set_cell(p, place + QN_CELL_AHEAD, ahead);
+        set_alike(p, place, best | QN_ALIKE_KNOWN);
     }
-    uint64_t stays = ~moves | STAYS_KNOWN;
-    set_cell(p, place + QN_CELL_STAYS, (uint32_t)stays);
-    set_cell(p, place + QN_CELL_STAYS_UP, (uint32_t)(stays >> 32));
-    return stays;
+}
+
+/* The places to which bytes that are alike lead, one behind the other, as far as that costs little;
+ * what goes wrong on the way is perhaps never needed. Returns how many; *loops: the last leads to
+ * itself. */
+static uint32_t find_path(qn_places *p, uint32_t place, uint32_t *path, bool *loops)
+{
+    qn_automaton *a = &p->automaton;
+    uint64_t work = a->work;
+    uint32_t n = 0;
+    *loops = false;
+    qn__automaton_begin(a, QN_STEP_WORK_MAX - LOOK_WORK);
+    while (n < QN_LOOK_AHEAD && place != QN_PLACE_NONE && !*loops && !qn__places_is_large(p)) {
+        if (qn__place_alike(cells_of(p), place) == 0) {
+            find_alike(p, place);
+        }
+        if (a->status != QN_OK) {
+            break;
+        }
+        path[n++] = place;
+        uint32_t ahead = qn__cell(cells_of(p), place + QN_CELL_AHEAD);
+        *loops = ahead == place;
+        place = ahead;
+    }
+    qn__automaton_begin(a, work);
+    return n;
+}
+
+void qn__place_look_ahead(qn_places *p, uint32_t place)
+{
+    uint32_t path[QN_LOOK_AHEAD], reach = 0;
+    uint64_t behind = 0;
+    bool loops;
+    uint32_t n = find_path(p, place, path, &loops);
+    for (uint32_t i = n; i-- > 0;) {
+        uint64_t alike = qn__place_alike(cells_of(p), path[i]) & ~QN_ALIKE_LOOKED;
+        if (i == n - 1) {
+            reach = loops ? UINT32_MAX : 1;
+        } else if ((alike & ~behind) != 0) {
+            reach = 1; /* what comes next may be something else */
+        } else {
+            reach += reach < UINT32_MAX;
+        }
+        behind = alike;
+        if (reach > qn__cell(cells_of(p), path[i] + QN_CELL_REACH)) {
+            set_cell(p, path[i] + QN_CELL_REACH, reach);
+        }
+    }
+    set_alike(p, place, qn__place_alike(cells_of(p), place) | QN_ALIKE_LOOKED);
 }
 
 bool qn__place_is_complete(const qn_places *p, uint32_t place)

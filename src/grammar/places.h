@@ -26,8 +26,10 @@ enum { QN_CELLS_MAX = 1 << 24 };
 /* The first cells of a row. */
 enum {
     QN_CELL_ENDS,     /* 1: a token may end here */
-    QN_CELL_STAYS,    /* groups of bytes that lead back to this place (vocab/pieces.h), low half */
-    QN_CELL_STAYS_UP, /* high half; 0: not known yet */
+    QN_CELL_AHEAD,    /* the place to which most groups of bytes (vocab/pieces.h) lead */
+    QN_CELL_ALIKE,    /* those groups, low half */
+    QN_CELL_ALIKE_UP, /* high half; 0: not known yet */
+    QN_CELL_REACH,    /* so many bytes of those groups may follow, as far as known */
     QN_CELL_COLUMNS
 };
 
@@ -79,6 +81,19 @@ static inline uint32_t qn__cell(const qn_cells *cells, uint32_t at)
     return atomic_load_explicit(&cells->cell[at], memory_order_acquire);
 }
 
+/* Set in what is alike beside the groups: that it is known; that reach is known, too, as far as
+ * QN_LOOK_AHEAD bytes. */
+#define QN_ALIKE_KNOWN  (UINT64_C(1) << 62)
+#define QN_ALIKE_LOOKED (UINT64_C(1) << 61)
+enum { QN_LOOK_AHEAD = 32 };
+
+/* The groups of bytes that lead to the place in QN_CELL_AHEAD; 0: not known. */
+static inline uint64_t qn__place_alike(const qn_cells *cells, uint32_t place)
+{
+    uint64_t up = qn__cell(cells, place + QN_CELL_ALIKE_UP);
+    return up == 0 ? 0 : up << 32 | qn__cell(cells, place + QN_CELL_ALIKE);
+}
+
 /* Whether a token may end here. */
 static inline bool qn__place_may_end(const qn_places *p, uint32_t place)
 {
@@ -90,8 +105,8 @@ static inline bool qn__place_may_end(const qn_places *p, uint32_t place)
 uint32_t qn__place_step(qn_places *p, uint32_t place, uint8_t byte);
 /* The place of a state with no character begun. */
 uint32_t qn__place_of_state(qn_places *p, uint32_t state);
-/* Which groups of bytes lead back to the place. Fills its cells. */
-uint64_t qn__place_stays(qn_places *p, uint32_t place);
+/* Finds out which groups of bytes lead to the same place, and there again, and so on. */
+void qn__place_look_ahead(qn_places *p, uint32_t place);
 bool qn__place_is_complete(const qn_places *p, uint32_t place);
 
 #endif

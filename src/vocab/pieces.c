@@ -132,10 +132,14 @@ static void find_branches(qn_pieces *p)
         for (uint32_t k = 0; k < entry->added; k++) {
             entry->groups |= UINT64_C(1) << qn__byte_group(p->stream[entry->at + k]);
         }
+        entry->reach = entry->added;
         entry->next = i + 1;
         while (entry->next < p->count && p->entries[entry->next].shared > entry->shared) {
-            entry->groups |= p->entries[entry->next].groups;
-            entry->next = p->entries[entry->next].next;
+            const qn_piece *branch = &p->entries[entry->next];
+            uint32_t reach = branch->shared - entry->shared + branch->reach;
+            entry->reach = entry->reach > reach ? entry->reach : reach;
+            entry->groups |= branch->groups;
+            entry->next = branch->next;
         }
     }
 }

@@ -14,6 +14,7 @@ typedef struct qn_piece {
     uint32_t shared, added;
     uint32_t at; /* the added bytes: stream[at ..] */
     uint32_t next;
+    uint32_t reach; /* bytes behind the shared ones of the longest piece of its branch */
 } qn_piece;
 
 /* Control tokens print as their text. Left out: tokens that end generation, print as nothing or
