@@ -86,8 +86,7 @@ static void run_outside(const char *what, const char *pick, qn_sampler *s, const
     int32_t token = QN_TOKEN_NONE;
     for (int i = 0; c && i < ROUNDS; i++) {
         uint64_t start = qn__clock_ns();
-        qn_candidates_fill(c, row, n);
-        qn_sampler_apply(s, c);
+        qn__sampler_start(s, c, row, n);
         times[i] = qn__clock_ns() - start;
         token = c->selected >= 0 ? c->ids[c->selected] : QN_TOKEN_NONE;
     }
