@@ -75,6 +75,18 @@ first=$text
 run --samplers 'top_k;temperature' -s 1 --no-backend-sampling
 grep -qF "${inside//+/}" "$scratch/rest" || fail "in the graph: $(grep samplers: "$scratch/rest")"
 [ "$first" = "$text" ] || fail "in the graph '$first', outside '$text'"
+chain 'top-k -> temp-ext -> dist' --sampling-seq kt -s 1
+# in the graph and outside: the same text, whoever learns, looks back or draws
+for flags in '--mirostat 2' '--mirostat 1' '--samplers min_p;adaptive_p --adaptive-target 0.2' \
+    '--repeat-penalty 1.3 --dry-multiplier 1 --xtc-probability 0.5 --dynatemp-range 0.4 -l 260-inf'; do
+    run -s 9 -n 12 $flags; first=$text
+    grep -q 'samplers: .*-> +' "$scratch/rest" || fail "not in the graph: $flags"
+    run -s 9 -n 12 $flags --no-backend-sampling
+    grep -q 'samplers: .*-> +' "$scratch/rest" && fail "in the graph: $flags"
+    [ "$first" = "$text" ] || fail "$flags: in the graph '$first', outside '$text'"
+done
+LLAMA_ARG_BACKEND_SAMPLING=0 run -s 9 --samplers top_k
+grep -qF 'logits -> top-k -> dist' "$scratch/rest" || fail "not outside: $(grep samplers: "$scratch/rest")"
 chain 'temp -> mirostat-v2' --mirostat 2 -s 1
 chain 'temp -> mirostat' --mirostat 1 -s 1
 chain 'min-p -> adaptive-p' --sampler-seq ma --adaptive-target 0.3 -s 1
