@@ -61,6 +61,10 @@ static const qn_sample_stage *first_stage(const chain_state *chain, size_t *firs
 
 void qn__sampler_start(qn_sampler *s, qn_candidates *c, const float *logits, size_t n)
 {
+    if (qn__constrained_chain(s)) {
+        qn__constrained_start(s, c, logits, n);
+        return;
+    }
     chain_state *chain = qn_sampler_is_chain(s) ? s->state : NULL;
     size_t first = 0;
     const qn_sample_stage *stage = chain ? first_stage(chain, &first) : NULL;

@@ -97,6 +97,12 @@ static void grammar_apply(void *state, qn_candidates *c)
     ban(state, c);
 }
 
+static void pick_again(grammar_state *s, qn_candidates *c)
+{
+    ban(s, c);
+    qn_sampler_apply(s->chain, c);
+}
+
 static void constrained_apply(void *state, qn_candidates *c)
 {
     grammar_state *s = state;
@@ -107,8 +113,17 @@ static void constrained_apply(void *state, qn_candidates *c)
         }
         qn_candidates_fill(c, c->row, c->n_row);
     }
-    ban(s, c);
-    qn_sampler_apply(s->chain, c);
+    pick_again(s, c);
+}
+
+void qn__constrained_start(qn_sampler *sampler, qn_candidates *c, const float *logits, size_t n)
+{
+    grammar_state *s = sampler->state;
+    qn__sampler_start(s->chain, c, logits, n);
+    if (refuses_pick(s, c)) {
+        qn_candidates_fill(c, logits, n);
+        pick_again(s, c);
+    }
 }
 
 /* ---- The text ---- */

@@ -96,6 +96,8 @@ typedef struct qn_sampler_graph {
 extern const qn_sampler_graph qn__grammar_graph;
 /* The chain in a constrained one; NULL for any other sampler. */
 qn_sampler *qn__constrained_chain(const qn_sampler *s);
+/* qn__sampler_start for a constrained one. */
+void qn__constrained_start(qn_sampler *sampler, qn_candidates *c, const float *logits, size_t n);
 
 /* What the prefix of a chain comes to. */
 typedef struct qn_chain_form {
