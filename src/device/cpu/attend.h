@@ -32,12 +32,12 @@
 
 #define QN_ATTEND_SEGMENT 512 /* positions computed alone */
 
-/* What becomes of the dot products of some heads of one token with a block. */
+/* What becomes of the dot products of some queries with a block. */
 typedef struct qn_attend_soft {
     float scale, soft_cap; /* soft_cap 0: none */
-    const float *slopes;   /* ALiBi, one a head; NULL: none */
+    const float *slopes;   /* ALiBi, one a query; NULL: none */
     uint32_t mask;         /* present keys, at least one */
-    int64_t distance;      /* p - position of lane 0 */
+    int64_t distance;      /* with slopes: p - position of lane 0 */
 } qn_attend_soft;
 
 /* Some queries times a block, or some rows of it: scores (b = K, n = 32) and weighted sums (b = V,
@@ -64,7 +64,7 @@ typedef struct qn_cpu_attend_fns {
     /* c[q][i] = the chain acc = fmaf(a[q][j], b[j][i], acc), j ascending, from c[q][i] times the
      * query's factor or, where fresh, from +0. */
     void (*accumulate)(const qn_attend_product *p);
-    /* n heads of a token and one block: s [n][32] holds dot products and gets the weights w (0
+    /* n queries and one block: s [n][32] holds dot products and gets the weights w (0
      * where the mask has no bit); updates m [n] and l [n][32]; leaves c in factors [n]. */
     void (*soften)(const qn_attend_soft *p, int64_t n, float *s, float *m, float *l,
                    float *factors);

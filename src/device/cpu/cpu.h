@@ -68,6 +68,9 @@ typedef struct qn_cpu_kernel {
     /* Whether the step can use what `before` leaves in the kept workspace, instead of writing it;
      * `before` is the last step that does write there. May change both steps. NULL: never. */
     bool (*reuse)(qn_cpu_step *step, qn_cpu_step *before);
+    /* Whether all the step's work is in its last phase, so that this may run beside the last phase
+     * of the step before it, where neither reads or writes what the other writes. NULL: never. */
+    bool (*beside)(const qn_cpu_step *step);
     /* Number of tasks of a phase; called at the start of the phase of every run, so it may look at
      * the contents of input leaves. */
     int64_t (*count)(const qn_cpu_step *step, int phase);

@@ -6,7 +6,7 @@
  * all its queries. Two ways to share the work, chosen by the number of tokens alone, with the same
  * result: with many tokens a task is a tile, which keeps the triples of finished segments on a
  * stack; with few, a task is one segment of a tile (phase 0 leaves the triples in the step's shared
- * memory) and phase 1 merges them.
+ * memory) and phase 1 merges them, unless no token has more than one.
  */
 #include "device/cpu/attend.h"
 
@@ -353,19 +353,23 @@ static void add_values(const view *w, const block *values, uint32_t mask, int64_
     }
 }
 
-/* The online soft-max of the queries of tokens [ta, tb): scores become weights. */
+/* The online soft-max of the queries of tokens [ta, tb): scores become weights. Without slopes a
+ * token's place is of no account, and tokens with one mask go together. */
 static void soften(const view *w, const run *r, int64_t ta, int64_t tb, int64_t first, work *k)
 {
+    const bool sloped = w->params->alibi_bias > 0.0F;
     qn_attend_soft soft = {.scale = w->params->scale,
                            .soft_cap = w->params->soft_cap,
-                           .slopes = w->params->alibi_bias > 0.0F ? k->slopes : NULL};
-    for (int64_t t = ta; t < tb; t++) {
+                           .slopes = sloped ? k->slopes : NULL};
+    for (int64_t t = ta, end; t < tb; t = end) {
+        for (end = t + 1; end < tb && !sloped && k->masks[end] == k->masks[t]; end++) {
+        }
         int64_t q = t * w->ratio;
         soft.mask = k->masks[t];
         soft.distance = w->rows[4 * (r->t0 + t) + 3] - first;
         if (soft.mask) {
-            w->fns->soften(&soft, w->ratio, k->s + q * LANES, k->m + q, k->l + q * LANES,
-                           k->factors + q);
+            w->fns->soften(&soft, (end - t) * w->ratio, k->s + q * LANES, k->m + q,
+                           k->l + q * LANES, k->factors + q);
         }
     }
 }
@@ -575,10 +579,20 @@ static int64_t most_segments(const view *w)
     return most;
 }
 
+/* The results of a run that has no more than one segment. */
+static void finish_run(const view *w, const run *r, int64_t g, work *k)
+{
+    for (int64_t q = 0; q < (r->t1 - r->t0) * w->ratio; q++) {
+        pile p = {&k->now[q], k->a + q * w->dv, r->last >= r->first && k->now[q].segment >= 0};
+        finish(w, &p, g * w->ratio + q % w->ratio, r->t0 + q / w->ratio);
+    }
+}
+
 static void run_segment(const view *w, int64_t task, uint8_t *scratch, const shared *out)
 {
     work k;
     lay_out(w, scratch, &k);
+    const bool alone = most_segments(w) <= 1; /* there is no phase of merging */
     int64_t g = task % w->n_kv, tile = task / w->n_kv % w->n_tiles;
     int64_t slot = task / w->n_kv / w->n_tiles;
     int64_t end = qn__min_i64((tile + 1) * w->tile_tokens, w->n_tokens);
@@ -586,19 +600,21 @@ static void run_segment(const view *w, int64_t task, uint8_t *scratch, const sha
     for (int64_t t = tile * w->tile_tokens; t < end;) {
         run r = find_run(w, t, end);
         int64_t n = (r.t1 - r.t0) * w->ratio, segment = r.first / SEGMENT_BLOCKS + slot;
-        if (r.last < r.first || segment > r.last / SEGMENT_BLOCKS) {
-            t = r.t1;
-            continue;
+        const bool empty = r.last < r.first || segment > r.last / SEGMENT_BLOCKS;
+        t = r.t1;
+        if (!empty) {
+            load_queries(w, &r, g, &k);
+            one_segment(w, &r, g, segment, &k);
         }
-        load_queries(w, &r, g, &k);
-        one_segment(w, &r, g, segment, &k);
-        for (int64_t q = 0; q < n; q++) {
+        if (alone) {
+            finish_run(w, &r, g, &k);
+        }
+        for (int64_t q = 0; q < n && !empty && !alone; q++) {
             int64_t h = g * w->ratio + q % w->ratio;
             int64_t at = ((r.t0 + q / w->ratio) * w->n_heads + h) * out->slots + slot;
             out->items[at] = k.now[q];
             memcpy(out->a + at * w->dv, k.a + q * w->dv, (size_t)w->dv * sizeof(float));
         }
-        t = r.t1;
     }
 }
 
@@ -656,7 +672,11 @@ static int64_t attend_count(const qn_cpu_step *step, int phase)
     if (step->n_phases == 1) {
         return w.n_tiles * w.n_kv;
     }
-    return phase == 0 ? most_segments(&w) * w.n_tiles * w.n_kv : w.n_tokens * w.n_kv;
+    int64_t segments = most_segments(&w);
+    if (phase == 0) {
+        return qn__max_i64(1, segments) * w.n_tiles * w.n_kv;
+    }
+    return segments <= 1 ? 0 : w.n_tokens * w.n_kv;
 }
 
 static void attend_run(const qn_cpu_step *step, int phase, int64_t task, void *scratch)

@@ -6,6 +6,10 @@
 
 #define LANES       QN_KV_BLOCK
 #define TASK_TOKENS 32
+#define ONE_TASK    4096 /* values that are not worth a job */
+
+/* tile[] of the step: heads and tokens of a task. */
+enum { TASK_HEADS, TASK_ROWS };
 
 static bool supports(const qn_node *node)
 {
@@ -16,14 +20,19 @@ static bool supports(const qn_node *node)
 
 static void prepare(qn_cpu_step *step)
 {
-    step->scratch_bytes = (size_t)step->node->src[1]->ne[0] * sizeof(uint16_t);
+    const qn_node *rows = step->node->src[1];
+    const bool few = rows->ne[0] * rows->ne[1] * rows->ne[2] <= ONE_TASK;
+    step->scratch_bytes = (size_t)rows->ne[0] * sizeof(uint16_t);
+    step->tile[TASK_HEADS] = few ? qn__max_i64(1, rows->ne[1]) : 1;
+    step->tile[TASK_ROWS] = few ? qn__max_i64(1, rows->ne[2]) : TASK_TOKENS;
 }
 
 static int64_t count(const qn_cpu_step *step, int phase)
 {
     (void)phase;
     const qn_node *rows = step->node->src[1];
-    return qn__div_up(rows->ne[2], TASK_TOKENS) * rows->ne[1];
+    return qn__div_up(rows->ne[2], step->tile[TASK_ROWS]) *
+           qn__div_up(rows->ne[1], step->tile[TASK_HEADS]);
 }
 
 /* Values of a plain type into their column (K) or row (V) of a block. */
@@ -54,24 +63,34 @@ static void put(const qn_cpu_step *step, void *block, int place, const float *ro
     }
 }
 
-/* One head of some tokens. A token with a negative slot is not stored. */
-static void run(const qn_cpu_step *step, int phase, int64_t task, void *scratch)
+/* Head g of tokens first .. end. A token with a negative slot is not stored. */
+static void store_head(const qn_cpu_step *step, int64_t g, int64_t first, int64_t end,
+                       void *scratch)
 {
-    (void)phase;
     const qn_node *node = step->node, *rows = node->src[1];
     const int32_t *slots = node->src[2]->data;
-    int64_t heads = rows->ne[1], g = task % heads, first = task / heads * TASK_TOKENS;
-    int64_t end = qn__min_i64(first + TASK_TOKENS, rows->ne[2]);
     size_t bytes = qn__kv_block_bytes(node->type, rows->ne[0]);
     for (int64_t t = first; t < end; t++) {
         if (slots[t] < 0) {
             continue;
         }
-        size_t block = (size_t)(slots[t] / LANES) * (size_t)heads + (size_t)g;
+        size_t block = (size_t)(slots[t] / LANES) * (size_t)rows->ne[1] + (size_t)g;
         const uint8_t *row =
             (const uint8_t *)rows->data + (size_t)g * rows->nb[1] + (size_t)t * rows->nb[2];
         put(step, (uint8_t *)node->data + block * bytes, slots[t] % LANES,
             (const float *)(const void *)row, scratch);
+    }
+}
+
+static void run(const qn_cpu_step *step, int phase, int64_t task, void *scratch)
+{
+    (void)phase;
+    const qn_node *rows = step->node->src[1];
+    const int64_t heads = step->tile[TASK_HEADS], tasks = qn__div_up(rows->ne[1], heads);
+    const int64_t g = task % tasks * heads, first = task / tasks * step->tile[TASK_ROWS];
+    const int64_t end = qn__min_i64(first + step->tile[TASK_ROWS], rows->ne[2]);
+    for (int64_t i = g; i < qn__min_i64(g + heads, rows->ne[1]); i++) {
+        store_head(step, i, first, end, scratch);
     }
 }
 

@@ -5,7 +5,8 @@
  * [plane][chunk][column] of qn_act_chunk, so that a tile reads the columns of a chunk one behind
  * the other. The last phase multiplies: a task is some groups of 16 rows with some columns.
  * Products of the same activations (query, key and value; gate and up) quantize them once: steps
- * that find them in the kept workspace, in a form that suits their weights, leave them as they are.
+ * that find them in the kept workspace, in a form that suits their weights, leave them as they are,
+ * and run beside the step before them.
  *
  * MUL_MAT_ID: phase 0 also sorts the pairs (token, rank) by expert; the last phase takes them as
  * *lots*, up to TILE_COLS pairs of one expert. Results do not depend on the grouping, because the
@@ -150,6 +151,11 @@ static bool reuse(qn_cpu_step *step, qn_cpu_step *before)
     return true;
 }
 
+static bool beside(const qn_cpu_step *step)
+{
+    return !is_quantized(step) || step->tile[ACT_FOUND];
+}
+
 /* The chunks of all rows are numbered row by row; a task takes QUANTIZE_CHUNKS of them. */
 static void run_quantize(const qn_cpu_step *step, int64_t task)
 {
@@ -253,6 +259,7 @@ static void run_mul_mat(const qn_cpu_step *step, int phase, int64_t task, void *
 const qn_cpu_kernel qn__cpu_mul_mat = {.supports = supports,
                                        .prepare = prepare_mul_mat,
                                        .reuse = reuse,
+                                       .beside = beside,
                                        .count = count_mul_mat,
                                        .run = run_mul_mat};
 

@@ -21,11 +21,27 @@ ALWAYS v16m v_mask(uint32_t bits)
     return (__mmask16)bits;
 }
 
+/* Whether every lane of both is at least `low`; a NaN is not. */
+ALWAYS bool v_none_below(v16 x, v16 y, v16 low)
+{
+    return _mm512_cmp_ps_mask(x, low, _CMP_GE_OQ) == 0xffff &&
+           _mm512_cmp_ps_mask(y, low, _CMP_GE_OQ) == 0xffff;
+}
+
 ALWAYS v16 v_from_i8(const int8_t *p)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
 #else
+ALWAYS bool v_none_below(v16 x, v16 y, v16 low)
+{
+    __m256 a =
+        _mm256_and_ps(_mm256_cmp_ps(x.a, low.a, _CMP_GE_OQ), _mm256_cmp_ps(x.b, low.a, _CMP_GE_OQ));
+    __m256 b =
+        _mm256_and_ps(_mm256_cmp_ps(y.a, low.a, _CMP_GE_OQ), _mm256_cmp_ps(y.b, low.a, _CMP_GE_OQ));
+    return _mm256_movemask_ps(_mm256_and_ps(a, b)) == 0xff;
+}
+
 ALWAYS v16m v_mask(uint32_t bits)
 {
     const __m256i low = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
@@ -42,11 +58,25 @@ ALWAYS v16 v_from_i8(const int8_t *p)
 }
 #endif
 
-ALWAYS float v_lane0(v16 x)
+/* From here up, e^x is a normal number, and its exponent can be put where it belongs. */
+#define QN_EXP_PLAIN (-87.0F)
+
+/* v_exp for lanes from QN_EXP_PLAIN to 0, with the same bits: there is nothing to clamp, and the
+ * product with a power of two is an addition to the exponent. */
+ALWAYS v16 v_exp_plain(v16 x)
 {
-    __m256 low, high;
-    v_halves(x, &low, &high);
-    return _mm256_cvtss_f32(low);
+    const v16 round = v_set(QN_ROUND);
+    v16 t = v_fma(x, v_set(QN_LOG2_E), round);
+    v16 n = v_sub(t, round);
+    v16 r = v_fma(n, v_set(-QN_LN2_HIGH), x);
+    r = v_fma(n, v_set(-QN_LN2_LOW), r);
+    v16 p = v_set(QN_EXP_4);
+    p = v_fma(p, r, v_set(QN_EXP_3));
+    p = v_fma(p, r, v_set(QN_EXP_2));
+    p = v_fma(p, r, v_set(QN_EXP_1));
+    p = v_fma(p, r, v_set(QN_EXP_0));
+    p = v_add(v_fma(p, v_mul(r, r), r), v_set(1.0F));
+    return vi_float(vi_add(v_bits(p), vi_to_exponent(vi_sub(v_bits(t), v_bits(round)))));
 }
 
 /* Products --------------------------------------------------------------------------------------
@@ -381,43 +411,68 @@ ALWAYS v16 score(const qn_attend_soft *p, float slope, v16 x, int lane)
     return x;
 }
 
-/* One head. `all`: no key is missing. */
-ALWAYS float soften_one(const qn_attend_soft *p, float slope, const bool all, float *s, float *m,
-                        float *l)
+/* The largest score of one query; the scores come to lie in s. */
+ALWAYS float top_score(const qn_attend_soft *p, float slope, const bool all, float *s)
 {
-    const v16 low = v_set(-INFINITY), zero = v_set(0.0F);
+    const v16 low = v_set(-INFINITY);
     const v16m here = v_mask(p->mask & 0xffffU), there = v_mask(p->mask >> 16);
     v16 x = score(p, slope, v_load(s), 0), y = score(p, slope, v_load(s + 16), 16);
+    v_store(s, x);
+    v_store(s + 16, y);
     v16 top = v_max(all ? x : v_select(here, x, low), low); /* a NaN is passed over */
-    top = v_max(v_max(all ? y : v_select(there, y, low), low), top);
-    float before = *m, largest = v_max_lanes(top);
-    largest = largest > before ? largest : before;
-    v16 peak = v_set(largest);
-    x = v_exp(v_sub(x, peak));
-    y = v_exp(v_sub(y, peak));
+    return v_max_lanes(v_max(v_max(all ? y : v_select(there, y, low), low), top));
+}
+
+/* The scores of one query become weights. `all`: no key is missing, so no score is above `top`. */
+ALWAYS void weigh(const qn_attend_soft *p, const bool all, float top, float c, float *s, float *l)
+{
+    const v16 peak = v_set(top), factor = v_set(c);
+    v16 x = v_sub(v_load(s), peak), y = v_sub(v_load(s + 16), peak);
+    if (all && v_none_below(x, y, v_set(QN_EXP_PLAIN))) {
+        x = v_exp_plain(x);
+        y = v_exp_plain(y);
+    } else {
+        x = v_exp(x);
+        y = v_exp(y);
+    }
     if (!all) {
-        x = v_select(here, x, zero);
-        y = v_select(there, y, zero);
+        x = v_select(v_mask(p->mask & 0xffffU), x, v_set(0.0F));
+        y = v_select(v_mask(p->mask >> 16), y, v_set(0.0F));
     }
-    float c = 1.0F; /* e^0 */
-    if (before != largest || largest == -INFINITY) {
-        c = v_lane0(v_exp(v_set(before - largest)));
-    }
-    v16 factor = v_set(c);
     v_store(l, v_fma(v_load(l), factor, x));
     v_store(l + 16, v_fma(v_load(l + 16), factor, y));
     v_store(s, x);
     v_store(s + 16, y);
-    *m = largest;
-    return c;
+}
+
+/* n <= 16 queries: first the maxima, then all factors at once, then the weights, so that the chains
+ * of different queries run beside each other. */
+ALWAYS void soften_some(const qn_attend_soft *p, const bool all, const float *slopes, int64_t n,
+                        float *s, float *m, float *l, float *factors)
+{
+    float top[16] = {0};
+    for (int64_t i = 0; i < n; i++) {
+        top[i] = top_score(p, slopes ? slopes[i] : 0.0F, all, s + i * LANES);
+    }
+    const v16 before = v_load_n(m, n), largest = v_max(v_load(top), before);
+    v_store_n(factors, v_exp(v_sub(before, largest)), n);
+    v_store_n(m, largest, n);
+    for (int64_t i = 0; i < n; i++) {
+        weigh(p, all, m[i], factors[i], s + i * LANES, l + i * LANES);
+    }
 }
 
 static void soften(const qn_attend_soft *p, int64_t n, float *s, float *m, float *l, float *factors)
 {
-    for (int64_t i = 0; i < n; i++, s += LANES, l += LANES) {
-        float slope = p->slopes ? p->slopes[i] : 0.0F;
-        factors[i] = p->mask == UINT32_MAX ? soften_one(p, slope, true, s, m + i, l)
-                                           : soften_one(p, slope, false, s, m + i, l);
+    for (int64_t i = 0; i < n; i += 16) {
+        const float *slopes = p->slopes ? p->slopes + i : NULL;
+        const int64_t k = qn__min_i64(16, n - i);
+        float *s_i = s + i * LANES, *l_i = l + i * LANES;
+        if (p->mask == UINT32_MAX) {
+            soften_some(p, true, slopes, k, s_i, m + i, l_i, factors + i);
+        } else {
+            soften_some(p, false, slopes, k, s_i, m + i, l_i, factors + i);
+        }
     }
 }
 
