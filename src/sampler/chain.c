@@ -46,40 +46,6 @@ static void chain_apply(void *state, qn_candidates *c)
     }
 }
 
-/* The stage of the first member that is on, if it is the same in a graph and outside. */
-static const qn_sample_stage *first_stage(const chain_state *chain, size_t *first)
-{
-    for (size_t i = 0; i < chain->size; i++) {
-        const qn_sampler_graph *graph = chain->members[i]->fns->graph;
-        if (!graph || graph->stage != QN_STAGE_NONE) {
-            *first = i;
-            return graph && !graph->params ? qn__sample_table.stages[graph->stage] : NULL;
-        }
-    }
-    return NULL;
-}
-
-void qn__sampler_start(qn_sampler *s, qn_candidates *c, const float *logits, size_t n)
-{
-    if (qn__constrained_chain(s)) {
-        qn__constrained_start(s, c, logits, n);
-        return;
-    }
-    chain_state *chain = qn_sampler_is_chain(s) ? s->state : NULL;
-    size_t first = 0;
-    const qn_sample_stage *stage = chain ? first_stage(chain, &first) : NULL;
-    if (!stage || !stage->start) {
-        qn_candidates_fill(c, logits, n);
-        qn_sampler_apply(s, c);
-        return;
-    }
-    chain->queue.n = 0; /* as chain_apply */
-    stage->start(chain->members[first]->state, c, logits, n);
-    for (size_t i = first + 1; i < chain->size; i++) {
-        qn_sampler_apply(chain->members[i], c);
-    }
-}
-
 static void chain_reset(void *state)
 {
     chain_state *chain = state;

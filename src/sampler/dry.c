@@ -224,7 +224,14 @@ static void dry_stage(void *params, qn_candidates *c)
     }
 }
 
-const qn_sample_stage qn__stage_dry = {.name = "dry", .row = dry_stage};
+static const int32_t *dry_names(const void *params, size_t *n)
+{
+    const dry_params *p = params;
+    *n = (size_t)p->n;
+    return &p->list[0].id;
+}
+
+const qn_sample_stage qn__stage_dry = {.name = "dry", .row = dry_stage, .names = dry_names};
 
 static size_t params_bytes(size_t n)
 {

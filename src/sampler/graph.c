@@ -29,8 +29,54 @@ static const qn_sample_stage *const stages[QN_STAGE_COUNT] = {
     [QN_STAGE_GRAMMAR] = &qn__stage_grammar,
 };
 
+/* Stages in front that change few logits, of which lists are kept. */
+#define FRONT_MAX 8
+
+/* What the first stages make known of their work. */
+typedef struct front {
+    qn_id_list lists[FRONT_MAX];
+    size_t n_lists, k;
+    bool bounded; /* after those, the k best are kept */
+} front;
+
+/* One more stage; false where the front ends. */
+static bool add_stage(front *f, const qn_sample_stage *stage, const void *params)
+{
+    if (stage->keeps) {
+        f->k = stage->keeps(params);
+        f->bounded = true;
+        return false;
+    }
+    if (!stage->names || f->n_lists == FRONT_MAX) {
+        return false;
+    }
+    qn_id_list *list = &f->lists[f->n_lists++];
+    list->ids = stage->names(params, &list->n);
+    return true;
+}
+
+static void fill_behind(const front *f, qn_candidates *c, const float *logits, size_t n)
+{
+    if (!f->bounded || !qn__row_begin(c, logits, n, f->k, f->lists, f->n_lists)) {
+        qn_candidates_fill(c, logits, n);
+    }
+}
+
+static void begin(qn_candidates *c, const float *logits, size_t n, const int32_t *program)
+{
+    front f = {.n_lists = 0};
+    const int32_t *word = program + QN_SAMPLE_PROGRAM_HEAD;
+    for (int32_t i = 0; i < program[QN_SAMPLE_N_STAGES]; i++) {
+        if (!add_stage(&f, stages[word[0]], word + 2)) {
+            break;
+        }
+        word += 2 + word[1];
+    }
+    fill_behind(&f, c, logits, n);
+}
+
 const qn_sample_table qn__sample_table = {
-    .fill = qn_candidates_fill, .stages = stages, .n_stages = QN_STAGE_COUNT};
+    .fill = qn_candidates_fill, .begin = begin, .stages = stages, .n_stages = QN_STAGE_COUNT};
 
 static const qn_sampler_graph *form_of(const qn_sampler *s)
 {
@@ -267,4 +313,25 @@ void qn__chain_apply_rest(const qn_sampler *chain, const qn_chain_form *form, qn
     for (size_t i = form->n_prefix; i < qn_sampler_chain_size(plain(chain)); i++) {
         qn_sampler_apply(qn_sampler_chain_get(plain(chain), i), c);
     }
+}
+
+void qn__sampler_start(qn_sampler *s, qn_candidates *c, const float *logits, size_t n)
+{
+    if (qn__constrained_chain(s)) {
+        qn__constrained_start(s, c, logits, n);
+        return;
+    }
+    front f = {.n_lists = 0};
+    for (size_t i = 0; i < qn_sampler_chain_size(s); i++) {
+        const qn_sampler *member = qn_sampler_chain_get(s, i);
+        const qn_sampler_graph *graph = form_of(member);
+        if (graph && graph->stage == QN_STAGE_NONE) {
+            continue;
+        }
+        if (!graph || graph->params || !add_stage(&f, stages[graph->stage], member->state)) {
+            break; /* parameters that are made for each row are not known yet */
+        }
+    }
+    fill_behind(&f, c, logits, n);
+    qn_sampler_apply(s, c);
 }

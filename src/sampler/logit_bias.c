@@ -39,7 +39,15 @@ static void logit_bias_apply(void *state, qn_candidates *c)
     qn__bias_row(c, &s->room[0].id, &s->room[s->capacity].value, s->n);
 }
 
-const qn_sample_stage qn__stage_logit_bias = {.name = "logit-bias", .row = logit_bias_apply};
+static const int32_t *logit_bias_names(const void *state, size_t *n)
+{
+    const logit_bias_state *s = state;
+    *n = s->n;
+    return &s->room[0].id;
+}
+
+const qn_sample_stage qn__stage_logit_bias = {
+    .name = "logit-bias", .row = logit_bias_apply, .names = logit_bias_names};
 
 static const qn_sampler_graph logit_bias_graph = {.stage = QN_STAGE_LOGIT_BIAS};
 

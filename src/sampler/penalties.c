@@ -126,7 +126,15 @@ static void penalties_stage(void *params, qn_candidates *c)
     qn__penalties_row(c, &p->p, p->list, p->list + p->n, (size_t)p->n);
 }
 
-const qn_sample_stage qn__stage_penalties = {.name = "penalties", .row = penalties_stage};
+static const int32_t *penalties_names(const void *params, size_t *n)
+{
+    const penalties_params *p = params;
+    *n = (size_t)p->n;
+    return p->list;
+}
+
+const qn_sample_stage qn__stage_penalties = {
+    .name = "penalties", .row = penalties_stage, .names = penalties_names};
 
 static size_t params_bytes(size_t n)
 {

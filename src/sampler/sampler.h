@@ -33,9 +33,18 @@ void qn__row_take_keys(qn_candidates *c, const uint64_t *keys, size_t n);
 /* The k best, k <= size, sorted, into c->work; the set stays. */
 void qn__row_best_keys(qn_candidates *c, size_t k);
 
-/* The same of candidates 0 .. n-1 with these logits, which need not be clean. False, and nothing is
- * done, where that is not quickly told: few candidates, many wanted, or banned. */
-bool qn__row_best_of(qn_candidates *c, const float *logits, size_t n, size_t k);
+/*
+ * Candidates of the row as qn_candidates_fill leaves them, but only those that matter where
+ * samplers change the logits of the ids in the lists, nothing else, and one then keeps the k best:
+ * a few more than these, and the ids. False, and the set is not filled, where that is not quickly
+ * told: small rows, many wanted, many banned.
+ */
+typedef struct qn_id_list {
+    const int32_t *ids;
+    size_t n;
+} qn_id_list;
+bool qn__row_begin(qn_candidates *c, const float *logits, size_t n, size_t k,
+                   const qn_id_list *lists, size_t n_lists);
 
 /* Drops the candidates whose logit is below `least`; the others keep their order, and their weights
  * and the total if they have some. */
@@ -60,8 +69,6 @@ uint64_t qn__fraction_of(float p);
 void qn__greedy_row(qn_candidates *c);
 void qn__dist_row(qn_candidates *c, uint64_t fraction);
 void qn__top_k_row(qn_candidates *c, size_t k);
-/* qn_candidates_fill and qn__top_k_row in one. */
-void qn__top_k_start(qn_candidates *c, const float *logits, size_t n, size_t k);
 void qn__top_p_row(qn_candidates *c, uint64_t p, size_t min_keep);
 void qn__min_p_row(qn_candidates *c, float log_p, size_t min_keep);
 void qn__scale_row(qn_candidates *c, float factor); /* temperature above 0: factor 1/t */
@@ -231,8 +238,8 @@ qn_row_queue *qn__chain_row_queue(const qn_sampler *chain);
 /* A generated token is about to be accepted. */
 void qn__row_queue_next(qn_row_queue *queue);
 
-/* qn_candidates_fill and qn_sampler_apply in one: a chain that begins with a cut then need not copy
- * what it drops. */
+/* qn_candidates_fill and qn_sampler_apply in one: of a row from which a chain keeps few anyway, the
+ * others are not copied. */
 void qn__sampler_start(qn_sampler *s, qn_candidates *c, const float *logits, size_t n);
 
 /* Whether the state of one can be copied to the other. */

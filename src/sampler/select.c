@@ -133,17 +133,57 @@ void qn__row_best_keys(qn_candidates *c, size_t k)
     }
 }
 
-bool qn__row_best_of(qn_candidates *c, const float *logits, size_t n, size_t k)
+/* Adds the ids that are not there yet, with the logits of the row. The first n_best of the set are
+ * the best of the row, so whether an id is among them its own key tells. */
+static void add_ids(qn_candidates *c, const float *logits, size_t n, size_t n_best,
+                    const qn_id_list *list)
 {
+    uint64_t last = qn__candidate_key(c->logits[n_best - 1], c->ids[n_best - 1]);
+    for (size_t i = 0; i < list->n; i++) {
+        int32_t id = list->ids[i];
+        if (id < 0 || (size_t)id >= n) {
+            continue;
+        }
+        float logit = logits[id];
+        logit = logit >= -FLT_MAX ? qn__finite(logit) : -INFINITY; /* also for NaN */
+        if (qn__candidate_key(logit, id) <= last) {
+            continue;
+        }
+        size_t at = n_best;
+        while (at < c->size && c->ids[at] != id) {
+            at++;
+        }
+        c->ids[at] = id;
+        c->logits[at] = logit;
+        c->size += at == c->size;
+        c->sorted = false;
+    }
+}
+
+bool qn__row_begin(qn_candidates *c, const float *logits, size_t n, size_t k,
+                   const qn_id_list *lists, size_t n_lists)
+{
+    n = n < c->n_max ? n : c->n_max;
+    for (size_t i = 0; i < n_lists; i++) { /* so many of the best may become worse */
+        k += k < n ? lists[i].n : 0;
+    }
     view v = view_of(c, logits, NULL, n);
     for (size_t b = 0; b < v.n_blocks; b++) {
         v.peaks[b] = v.peaks[b] < FLT_MAX ? v.peaks[b] : FLT_MAX; /* banned ones stay so */
     }
-    float bound = bound_by_peaks(&v, k);
+    float bound = k > 0 ? bound_by_peaks(&v, k) : -INFINITY;
     if (bound == -INFINITY) {
         return false;
     }
     (void)take_best(c, &v, bound);
+    qn__row_take_keys(c, c->work, k);
+    for (size_t i = 0; i < n_lists; i++) {
+        add_ids(c, logits, n, k, &lists[i]);
+    }
+    c->selected = -1;
+    c->total = 0;
+    c->row = logits;
+    c->n_row = n;
     return true;
 }
 

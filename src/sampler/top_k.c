@@ -13,21 +13,6 @@ void qn__top_k_row(qn_candidates *c, size_t k)
     qn__row_take_keys(c, c->work, k);
 }
 
-void qn__top_k_start(qn_candidates *c, const float *logits, size_t n, size_t k)
-{
-    n = n < c->n_max ? n : c->n_max;
-    if (!qn__row_best_of(c, logits, n, k)) {
-        qn_candidates_fill(c, logits, n);
-        qn__top_k_row(c, k);
-        return;
-    }
-    qn__row_take_keys(c, c->work, k);
-    c->selected = -1;
-    c->total = 0;
-    c->row = logits;
-    c->n_row = n;
-}
-
 typedef struct top_k_state {
     qn_plain_state plain;
     size_t k;
@@ -44,12 +29,12 @@ static void top_k_apply(void *state, qn_candidates *c)
     qn__top_k_row(c, ((const top_k_state *)state)->k);
 }
 
-static void top_k_start(void *state, qn_candidates *c, const float *logits, size_t n)
+static size_t top_k_keeps(const void *state)
 {
-    qn__top_k_start(c, logits, n, ((const top_k_state *)state)->k);
+    return ((const top_k_state *)state)->k;
 }
 
-const qn_sample_stage qn__stage_top_k = {.name = "top-k", .row = top_k_apply, .start = top_k_start};
+const qn_sample_stage qn__stage_top_k = {.name = "top-k", .row = top_k_apply, .keeps = top_k_keeps};
 
 static size_t top_k_keep(const void *state, size_t n)
 {

@@ -67,13 +67,18 @@ typedef struct qn_sample_stage {
     void (*carried)(void *params, int32_t *carry, qn_candidates *c);
     /* Of one that can be a check: whether the pick is refused, or there is none. */
     bool (*refuses)(void *params, const qn_candidates *c);
-    /* The table's `fill` and then `row` in one, where that is shorter; else NULL. */
-    void (*start)(void *params, qn_candidates *c, const float *logits, size_t n);
+    /* What is known of its work beforehand, so that not all of a row has to be copied. One of these
+     * or none: it changes the logits of no others than these n ids, which ascend; it keeps the best
+     * so many, and what it gives depends on no others. */
+    const int32_t *(*names)(const void *params, size_t *n);
+    size_t (*keeps)(const void *params);
 } qn_sample_stage;
 
 typedef struct qn_sample_table {
     /* Candidates 0..n-1 with a clean copy of their logits. */
     void (*fill)(qn_candidates *c, const float *logits, size_t n);
+    /* For a program that runs next: the same, or only those that its first stages cannot drop. */
+    void (*begin)(qn_candidates *c, const float *logits, size_t n, const int32_t *program);
     const qn_sample_stage *const *stages;
     int32_t n_stages;
 } qn_sample_table;

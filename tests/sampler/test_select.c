@@ -120,21 +120,69 @@ static void check_min_p(const both *s, qn_test_random *r)
     }
 }
 
-/* Straight from the row, as it is. */
-static void check_start(const both *s)
+/* A few ids that ascend, with changes. */
+static size_t random_list(int32_t *ids, float *values, size_t n, qn_test_random *r)
+{
+    size_t count = 0;
+    int32_t id = -2;
+    while (count < 60 && n > 0) {
+        id += 1 + (int32_t)(qn_test_bits(r) % (n / 40 + 2));
+        if (id >= (int32_t)n + 5) { /* some are not of the vocabulary */
+            break;
+        }
+        ids[count] = id;
+        values[count++] = qn_test_bits(r) % 9 ? qn_test_normal(r) * 6.0F : -INFINITY;
+    }
+    return count;
+}
+
+/* Only those that matter, straight from the row. */
+static void check_begin(const both *s, qn_test_random *r)
 {
     const size_t ks[] = {1, 2, 40, 100, s->n / 200 + 1, s->n + 1};
-    for (size_t i = 0; i < sizeof ks / sizeof *ks; i++) {
-        refill(s);
-        qn__top_k_row(s->b, ks[i]);
+    int32_t ids[2][60];
+    float values[2][60];
+    qn_id_list lists[2];
+    for (size_t i = 0; i < 3 * sizeof ks / sizeof *ks; i++) {
+        size_t k = ks[i / 3], n_lists = i % 3;
+        for (size_t l = 0; l < n_lists; l++) {
+            lists[l] = (qn_id_list){ids[l], random_list(ids[l], values[l], s->n, r)};
+        }
         memset(s->a->work, 0x55, 2 * N_LARGE * sizeof *s->a->work); /* as if never used */
-        s->a->total = 77;
+        s->a->size = s->a->total = 77;
         s->a->has_weights = true;
         s->a->selected = 3;
-        qn__top_k_start(s->a, s->row, s->n, ks[i]);
-        expect_equal(s->a, s->b);
+        qn_candidates_fill(s->b, s->row, s->n);
+        if (!qn__row_begin(s->a, s->row, s->n, k, lists, n_lists)) {
+            continue; /* test_begins_where_it_should tells that this is not always so */
+        }
         assert_true(s->a->selected == -1 && s->a->row == s->row && s->a->n_row == s->n);
+        for (size_t l = 0; l < n_lists; l++) {
+            qn__bias_row(s->a, ids[l], values[l], lists[l].n);
+            qn__bias_row(s->b, ids[l], values[l], lists[l].n);
+        }
+        qn__top_k_row(s->a, k);
+        qn__top_k_row(s->b, k);
+        expect_equal(s->a, s->b);
     }
+}
+
+static void test_begins_where_it_should(void **state)
+{
+    (void)state;
+    qn_test_random r = {22};
+    float *row = calloc(N_LARGE, sizeof *row);
+    qn_candidates *c = qn_candidates_make(N_LARGE, &err);
+    for (int kind = 0; kind < N_ROWS; kind++) {
+        make_row(kind, row, N_LARGE, &r);
+        bool few = kind == ALL_BANNED || kind == ONE_LEFT;
+        assert_int_equal(qn__row_begin(c, row, N_LARGE, 40, NULL, 0), !few);
+        assert_false(qn__row_begin(c, row, N_LARGE, 5000, NULL, 0));
+        assert_false(qn__row_begin(c, row, 100, 40, NULL, 0));
+        assert_false(qn__row_begin(c, row, N_LARGE, SIZE_MAX, NULL, 0));
+    }
+    qn_candidates_free(c);
+    free(row);
 }
 
 static void test_selected_equals_sorted(void **state)
@@ -156,7 +204,7 @@ static void test_selected_equals_sorted(void **state)
             check_mirostats(&s, steps, 3);
             check_mirostat_v2_kept(&s);
             check_min_p(&s, &r);
-            check_start(&s);
+            check_begin(&s, &r);
         }
     }
     qn_candidates_free(s.a);
@@ -168,6 +216,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_selected_equals_sorted),
+        cmocka_unit_test(test_begins_where_it_should),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,20 +70,14 @@ static int32_t *program_of(const qn_node *node, int64_t row)
 
 /* All stages, in order. previous: the carry of the row before, NULL for none. */
 static void run_stages(const qn_sample_table *table, int32_t *program, const int32_t *previous,
-                       int32_t *carry, const float *logits, qn_candidates *c)
+                       int32_t *carry, qn_candidates *c)
 {
-    int32_t *word = program + QN_SAMPLE_PROGRAM_HEAD, n_stages = program[QN_SAMPLE_N_STAGES];
+    int32_t *word = program + QN_SAMPLE_PROGRAM_HEAD;
     memset(carry, 0, QN_SAMPLE_CARRY_WORDS * sizeof *carry);
-    bool start = logits && n_stages > 0 && table->stages[word[0]]->start;
-    if (logits && !start) {
-        table->fill(c, logits, c->n_max);
-    }
-    for (int32_t i = 0; i < n_stages; i++) {
+    for (int32_t i = 0; i < program[QN_SAMPLE_N_STAGES]; i++) {
         const qn_sample_stage *stage = table->stages[word[0]];
         int32_t *params = word + 2;
-        if (i == 0 && start) {
-            stage->start(params, c, logits, c->n_max);
-        } else if (stage->carried) {
+        if (stage->carried) {
             memcpy(carry, previous ? previous : params, QN_SAMPLE_CARRY_WORDS * sizeof *carry);
             stage->carried(params, carry, c);
         } else {
@@ -106,12 +100,13 @@ static void run_row(const qn_node *node, int64_t row, uint8_t *memory)
     qn_candidates c = place_row(memory, (size_t)logits->ne[0]);
     const qn_row_at at = {program[QN_SAMPLE_COLUMN], 0, 0};
     const float *column = qn__row(logits, at);
-    run_stages(table, program, previous, carry, column, &c);
+    table->begin(&c, column, c.n_max, program);
+    run_stages(table, program, previous, carry, &c);
     int32_t *check = program[QN_SAMPLE_CHECK] > 0 ? program + program[QN_SAMPLE_CHECK] : NULL;
     if (check && table->stages[check[0]]->refuses(check + 2, &c)) {
         table->fill(&c, column, c.n_max);
         table->stages[check[0]]->row(check + 2, &c);
-        run_stages(table, program, previous, carry, NULL, &c);
+        run_stages(table, program, previous, carry, &c);
     }
     write_result(result, &c, (size_t)node->params.sample.n_keep, (size_t)program[QN_SAMPLE_N_BACK]);
 }
