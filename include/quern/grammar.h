@@ -8,7 +8,8 @@
  * What matching learns (states, steps between them, masks of the vocabulary) is kept with the
  * grammar, within limits, and serves all its matchers: clones cost a few bytes, and a state that
  * was seen before costs a look-up. Matchers of one grammar may be used by different threads; calls
- * then wait for each other. One matcher is used by one thread at a time.
+ * then wait for each other, but not while a mask that is new is made. One matcher is used by one
+ * thread at a time.
  */
 #ifndef QUERN_GRAMMAR_H
 #define QUERN_GRAMMAR_H
@@ -47,7 +48,7 @@ QN_API qn_grammar_options qn_grammar_defaults(void);
 
 /*
  * Compiles GBNF text. `vocab` (may be NULL: no token elements, no tokens to match) must outlive the
- * grammar. NULL options: the defaults. Errors: QN_ERR_FORMAT (the message says what was expected,
+ * grammar; with its first grammar its pieces are sorted, once. NULL options: the defaults. Errors: QN_ERR_FORMAT (the message says what was expected,
  * then the rest of the text from there; undefined rules; left recursion), QN_ERR_LIMIT (repetitions
  * that blow up, nesting, size), QN_ERR_ARGUMENT (lazy without triggers, a trigger that is no
  * regular expression), QN_ERR_MEMORY. Source: spec of GBNF as llama.cpp reads it.

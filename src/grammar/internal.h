@@ -1,7 +1,7 @@
 /*
- * internal.h: the grammar as its users hold it: rules, the automaton that follows texts through
- * them, masks that were made, triggers, and the list of matchers, whose states are what must be
- * carried over when the automaton is begun anew.
+ * internal.h: the grammar as its users hold it: rules, the places that texts come to, masks that
+ * were made, triggers, and the list of matchers, whose places are what must be carried over when
+ * they are begun anew.
  */
 #ifndef QUERN_GRAMMAR_INTERNAL_H
 #define QUERN_GRAMMAR_INTERNAL_H

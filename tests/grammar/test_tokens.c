@@ -98,6 +98,71 @@ static void test_masks(void **state)
     }
 }
 
+/* Tokens with long common beginnings: all words of up to four of six letters, and others. */
+static qn_vocab *many_words(void)
+{
+    enum { N = 2400, FIRST = 3 };
+    static const char *const letters[] = {"a", "b", "f", "g", "z", "0"};
+    static const char *const others[] = {"a", "\"", "\\",  "\xC3\xA9", "\xE4\xB8\x96",
+                                         "n", ",",  "\xE4"};
+    static char texts[N][24];
+    static qn_gguf_text list[N];
+    static float scores[N];
+    static int32_t types[N];
+    for (size_t i = 0; i < N; i++) {
+        bool word = i < 6 + 36 + 216 + 1296;
+        size_t number = word ? i : i - (6 + 36 + 216 + 1296), base = word ? 6 : 8;
+        if (i < FIRST) { /* as small_vocab's: unknown, begin and end of text */
+            snprintf(texts[i], sizeof texts[i], "<%zu>", i);
+        } else {
+            char reversed[8];
+            size_t n = 0;
+            for (number++; number > 0; number = (number - 1) / base) {
+                reversed[n++] = (char)((number - 1) % base);
+            }
+            texts[i][0] = '\0';
+            while (n > 0) {
+                const char *const *from = word ? letters : others;
+                strcat(texts[i], from[(size_t)reversed[--n]]);
+            }
+            if (!word) { /* apart from the words */
+                strcat(texts[i], ":");
+            }
+        }
+        list[i] = (qn_gguf_text){texts[i], strlen(texts[i])};
+        types[i] = i == 0 ? 2 : i < FIRST ? 3 : 1;
+    }
+    qn_gguf_writer *w = small_vocab_writer("spm");
+    qn_gguf_writer_set_texts(w, "tokenizer.ggml.tokens", list, N);
+    qn_gguf_writer_set_array(w, "tokenizer.ggml.scores", QN_GGUF_F32, scores, N);
+    qn_gguf_writer_set_array(w, "tokenizer.ggml.token_type", QN_GGUF_I32, types, N);
+    qn_vocab *vocab = NULL;
+    qn_error err;
+    qn_test_ok(small_vocab_load(w, &vocab, &err), err);
+    return vocab;
+}
+
+/* Whole branches of the vocabulary are taken or refused at once. */
+static void test_branches(void **state)
+{
+    (void)state;
+    static const char *const grammars[] = {
+        json,
+        "root ::= [a-g]{0,9} \"z\"",
+        "root ::= ([^\"\\\\] | \"\\\\\" .){3,12} \"\\\"\"",
+        "root ::= [^z]*",
+        "root ::= [ab0]* [f-z]{2} [ag]{0,3} .{0,2}",
+        "root ::= (\"a\" | [a-z] [0-9b])* [\\u00e9:]+",
+        "root ::= \"a\" root \"x\" | [ab]{0,40} | (\"a\" \"b\"?)* \"z\"",
+        "root ::= ([a-g] [a-z])* \"0\"",
+    };
+    qn_vocab *vocab = many_words();
+    for (size_t i = 0; i < sizeof grammars / sizeof grammars[0]; i++) {
+        walk(grammars[i], vocab, 25, 31 + i);
+    }
+    qn_vocab_free(vocab);
+}
+
 static void test_large_vocabulary(void **state)
 {
     (void)state;
@@ -300,6 +365,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_branches),
         cmocka_unit_test(test_large_vocabulary),
         cmocka_unit_test(test_token_by_id),
         cmocka_unit_test(test_clone_copy_reset),
