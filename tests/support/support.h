@@ -38,8 +38,8 @@ const char *qn_test_temporary(const char *suffix);
 /* Reads a whole file; fails the test where it cannot. The block has a NUL behind it; free() it. */
 uint8_t *qn_test_read(const char *path, size_t *size);
 
-/* QN_TEST_LIGHT is 1 under the sanitizers and 0 otherwise: a test whose cases would take minutes
- * there goes through fewer of them. */
+/* QN_TEST_LIGHT is 1 under the sanitizers and for another processor, which is emulated, and 0
+ * otherwise: a test whose cases would take minutes there goes through fewer of them. */
 
 /* Prints "skipped: <why>" and ends this test as skipped. */
 #define qn_test_skip(...)                                                                          \

@@ -71,7 +71,8 @@ typedef struct qn_cpu_attend_fns {
     void (*merge)(float *a, float e, const float *b, float e2, int64_t n); /* fmaf(a, e, b * e2) */
 } qn_cpu_attend_fns;
 
-extern const qn_cpu_attend_fns qn__attend_scalar, qn__attend_avx2, qn__attend_avx512;
+extern const qn_cpu_attend_fns qn__attend_scalar, qn__attend_avx2, qn__attend_avx512,
+    qn__attend_neon;
 
 extern const qn_cpu_kernel qn__cpu_kernel_kv_store, qn__cpu_kernel_attend;
 

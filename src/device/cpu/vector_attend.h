@@ -12,51 +12,7 @@
 #include "device/cpu/vector.h"
 
 #define LANES  QN_KV_BLOCK
-#define ALWAYS static inline __attribute__((always_inline))
-
-/* A mask of lanes from the low 16 bits. */
-#if QN_VECTOR_512
-ALWAYS v16m v_mask(uint32_t bits)
-{
-    return (__mmask16)bits;
-}
-
-/* Whether every lane of both is at least `low`; a NaN is not. */
-ALWAYS bool v_none_below(v16 x, v16 y, v16 low)
-{
-    return _mm512_cmp_ps_mask(x, low, _CMP_GE_OQ) == 0xffff &&
-           _mm512_cmp_ps_mask(y, low, _CMP_GE_OQ) == 0xffff;
-}
-
-ALWAYS v16 v_from_i8(const int8_t *p)
-{
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
-}
-#else
-ALWAYS bool v_none_below(v16 x, v16 y, v16 low)
-{
-    __m256 a =
-        _mm256_and_ps(_mm256_cmp_ps(x.a, low.a, _CMP_GE_OQ), _mm256_cmp_ps(x.b, low.a, _CMP_GE_OQ));
-    __m256 b =
-        _mm256_and_ps(_mm256_cmp_ps(y.a, low.a, _CMP_GE_OQ), _mm256_cmp_ps(y.b, low.a, _CMP_GE_OQ));
-    return _mm256_movemask_ps(_mm256_and_ps(a, b)) == 0xff;
-}
-
-ALWAYS v16m v_mask(uint32_t bits)
-{
-    const __m256i low = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-    const __m256i high = _mm256_slli_epi32(low, 8), all = _mm256_set1_epi32((int32_t)bits);
-    return (v16m){_mm256_cmpeq_epi32(_mm256_and_si256(all, low), low),
-                  _mm256_cmpeq_epi32(_mm256_and_si256(all, high), high)};
-}
-
-ALWAYS v16 v_from_i8(const int8_t *p)
-{
-    __m128i x = _mm_loadu_si128((const __m128i *)p);
-    return (v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)),
-                 _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(x, 8)))};
-}
-#endif
+#define ALWAYS QN_VECTOR_INLINE
 
 /* From here up, e^x is a normal number, and its exponent can be put where it belongs. */
 #define QN_EXP_PLAIN (-87.0F)
@@ -90,53 +46,6 @@ ALWAYS v16 v_exp_plain(v16 x)
 
 /* How a register of b is made. */
 typedef enum kind { KIND_F32, KIND_F16, KIND_BF16, KIND_Q8_K, KIND_Q8_V } kind;
-
-/* clang-format off */
-#if QN_VECTOR_512
-#define REG       16 /* lanes */
-#define MOST_ROWS 6
-typedef __m512 reg;
-ALWAYS reg r_zero(void) { return _mm512_setzero_ps(); }
-ALWAYS reg r_set(float x) { return _mm512_set1_ps(x); }
-ALWAYS reg r_load(const float *p) { return _mm512_loadu_ps(p); }
-ALWAYS void r_store(float *p, reg x) { _mm512_storeu_ps(p, x); }
-ALWAYS reg r_mul(reg x, reg y) { return _mm512_mul_ps(x, y); }
-ALWAYS reg r_fma(reg x, reg y, reg z) { return _mm512_fmadd_ps(x, y, z); }
-ALWAYS reg r_from_f16(const uint16_t *p) { return v_from_f16(p); }
-ALWAYS reg r_from_bf16(const uint16_t *p) { return v_from_bf16(p); }
-ALWAYS reg r_from_i8(const int8_t *p) { return v_from_i8(p); }
-#else
-#define REG       8
-#define MOST_ROWS 4
-typedef __m256 reg;
-ALWAYS reg r_zero(void) { return _mm256_setzero_ps(); }
-ALWAYS reg r_set(float x) { return _mm256_set1_ps(x); }
-ALWAYS reg r_load(const float *p) { return _mm256_loadu_ps(p); }
-ALWAYS void r_store(float *p, reg x) { _mm256_storeu_ps(p, x); }
-ALWAYS reg r_mul(reg x, reg y) { return _mm256_mul_ps(x, y); }
-ALWAYS reg r_fma(reg x, reg y, reg z) { return _mm256_fmadd_ps(x, y, z); }
-ALWAYS reg r_from_f16(const uint16_t *p)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
-}
-ALWAYS reg r_from_bf16(const uint16_t *p)
-{
-    __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
-}
-ALWAYS reg r_from_i8(const int8_t *p)
-{
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
-}
-#endif
-/* clang-format on */
-
-/* Keeps the compiler from loading a value anew with every use: loads are what is scarce here. */
-#if defined(QN_CPU_EMULATE_AVX512)
-#define LOADED(x) (void)(x)
-#else
-#define LOADED(x) __asm__("" : "+v"(x))
-#endif
 
 #define MOST_COLS 8  /* registers of a query in a tile */
 #define GROUP     32 /* rows of K, or columns of V, that share a Q8_0 scale */
@@ -193,12 +102,12 @@ ALWAYS void tile_rows(const qn_attend_product *p, int64_t q, int64_t i, int64_t 
         for (int k = 0; k < cols; k++) {
             if (type == KIND_Q8_V) { /* a group is a whole number of registers */
                 scale[k] = REG * k % GROUP == 0
-                               ? r_set(_cvtsh_ss(p->scales[(at + (size_t)(REG * k)) / GROUP]))
+                               ? r_set(v_half(p->scales[(at + (size_t)(REG * k)) / GROUP]))
                                : scale[k - 1];
             }
             reg y = load_b(type, b, at + (size_t)(REG * k), scale[k]);
             if (rows > 1) {
-                LOADED(y);
+                QN_LOADED(y);
             }
 #pragma GCC unroll 16
             for (int r = 0; r < rows; r++) {
@@ -244,7 +153,7 @@ ALWAYS float element(const kind type, const qn_attend_product *p, int64_t j, int
     case KIND_F32:
         return ((const float *)p->b)[at];
     case KIND_F16:
-        return _cvtsh_ss(((const uint16_t *)p->b)[at]);
+        return v_half(((const uint16_t *)p->b)[at]);
     case KIND_BF16:
         return qn__bf16_to_f32(((const uint16_t *)p->b)[at]);
     default: /* never alone: Q8_0 has whole groups */
@@ -304,13 +213,6 @@ ALWAYS void few_queries(const qn_attend_product *p, const kind type)
     }
 }
 
-#if QN_VECTOR_512
-#define TILE_ROWS 6
-#else
-#define TILE_ROWS 3
-#endif
-#define TILE_COLS (32 / REG)
-
 /* All queries, `cols` registers of columns from i on. */
 ALWAYS void column_of_tiles(const qn_attend_product *p, int64_t i, const int cols, const kind type)
 {
@@ -319,7 +221,7 @@ ALWAYS void column_of_tiles(const qn_attend_product *p, int64_t i, const int col
         tile(p, q, i, TILE_ROWS, cols, type);
         q += TILE_ROWS;
     }
-#if QN_VECTOR_512
+#if TILE_ROWS > 3
     for (; n - q >= 4; q += 4) {
         tile(p, q, i, 4, cols, type);
     }
@@ -487,7 +389,7 @@ static void widen_q8_0(const void *block, int64_t d, bool is_v, float *to)
         const int8_t *from = levels + i * LANES;
         v16 low, high;
         if (is_v) {
-            low = high = v_set(_cvtsh_ss(scales[i]));
+            low = high = v_set(v_half(scales[i]));
         } else {
             low = v_from_f16(scales + i / 32 * LANES);
             high = v_from_f16(scales + i / 32 * LANES + 16);

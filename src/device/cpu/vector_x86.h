@@ -6,7 +6,10 @@
 #define QUERN_DEVICE_CPU_VECTOR_X86_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stdint.h>
+
+#define QN_VECTOR_INLINE static inline __attribute__((always_inline))
 
 #if QN_VECTOR_512
 
@@ -448,5 +451,108 @@ static inline float v_max_lanes(v16 x)
     __m128 m2 = _mm_max_ps(m4, _mm_movehl_ps(m4, m4));
     return _mm_cvtss_f32(_mm_max_ss(m2, _mm_movehdup_ps(m2)));
 }
+
+/* A mask of lanes from the low 16 bits. */
+#if QN_VECTOR_512
+QN_VECTOR_INLINE v16m v_mask(uint32_t bits)
+{
+    return (__mmask16)bits;
+}
+
+/* Whether every lane of both is at least `low`; a NaN is not. */
+QN_VECTOR_INLINE bool v_none_below(v16 x, v16 y, v16 low)
+{
+    return _mm512_cmp_ps_mask(x, low, _CMP_GE_OQ) == 0xffff &&
+           _mm512_cmp_ps_mask(y, low, _CMP_GE_OQ) == 0xffff;
+}
+
+QN_VECTOR_INLINE v16 v_from_i8(const int8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+#else
+QN_VECTOR_INLINE v16m v_mask(uint32_t bits)
+{
+    const __m256i low = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i high = _mm256_slli_epi32(low, 8), all = _mm256_set1_epi32((int32_t)bits);
+    return (v16m){_mm256_cmpeq_epi32(_mm256_and_si256(all, low), low),
+                  _mm256_cmpeq_epi32(_mm256_and_si256(all, high), high)};
+}
+
+QN_VECTOR_INLINE bool v_none_below(v16 x, v16 y, v16 low)
+{
+    __m256 a =
+        _mm256_and_ps(_mm256_cmp_ps(x.a, low.a, _CMP_GE_OQ), _mm256_cmp_ps(x.b, low.a, _CMP_GE_OQ));
+    __m256 b =
+        _mm256_and_ps(_mm256_cmp_ps(y.a, low.a, _CMP_GE_OQ), _mm256_cmp_ps(y.b, low.a, _CMP_GE_OQ));
+    return _mm256_movemask_ps(_mm256_and_ps(a, b)) == 0xff;
+}
+
+QN_VECTOR_INLINE v16 v_from_i8(const int8_t *p)
+{
+    __m128i x = _mm_loadu_si128((const __m128i *)p);
+    return (v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)),
+                 _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(x, 8)))};
+}
+#endif
+
+QN_VECTOR_INLINE float v_half(uint16_t x)
+{
+    return _cvtsh_ss(x);
+}
+
+/* One register: what a tile of attention's products is made of (vector_attend.h). ----------------
+ */
+
+/* clang-format off */
+#if QN_VECTOR_512
+#define REG       16 /* lanes */
+#define MOST_ROWS 6 /* queries of a tile */
+#define TILE_ROWS 6 /* of F32 */
+#define TILE_COLS 2
+typedef __m512 reg;
+QN_VECTOR_INLINE reg r_zero(void) { return _mm512_setzero_ps(); }
+QN_VECTOR_INLINE reg r_set(float x) { return _mm512_set1_ps(x); }
+QN_VECTOR_INLINE reg r_load(const float *p) { return _mm512_loadu_ps(p); }
+QN_VECTOR_INLINE void r_store(float *p, reg x) { _mm512_storeu_ps(p, x); }
+QN_VECTOR_INLINE reg r_mul(reg x, reg y) { return _mm512_mul_ps(x, y); }
+QN_VECTOR_INLINE reg r_fma(reg x, reg y, reg z) { return _mm512_fmadd_ps(x, y, z); }
+QN_VECTOR_INLINE reg r_from_f16(const uint16_t *p) { return v_from_f16(p); }
+QN_VECTOR_INLINE reg r_from_bf16(const uint16_t *p) { return v_from_bf16(p); }
+QN_VECTOR_INLINE reg r_from_i8(const int8_t *p) { return v_from_i8(p); }
+#else
+#define REG       8
+#define MOST_ROWS 4
+#define TILE_ROWS 3
+#define TILE_COLS 4
+typedef __m256 reg;
+QN_VECTOR_INLINE reg r_zero(void) { return _mm256_setzero_ps(); }
+QN_VECTOR_INLINE reg r_set(float x) { return _mm256_set1_ps(x); }
+QN_VECTOR_INLINE reg r_load(const float *p) { return _mm256_loadu_ps(p); }
+QN_VECTOR_INLINE void r_store(float *p, reg x) { _mm256_storeu_ps(p, x); }
+QN_VECTOR_INLINE reg r_mul(reg x, reg y) { return _mm256_mul_ps(x, y); }
+QN_VECTOR_INLINE reg r_fma(reg x, reg y, reg z) { return _mm256_fmadd_ps(x, y, z); }
+QN_VECTOR_INLINE reg r_from_f16(const uint16_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+QN_VECTOR_INLINE reg r_from_bf16(const uint16_t *p)
+{
+    __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
+}
+QN_VECTOR_INLINE reg r_from_i8(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+#endif
+/* clang-format on */
+
+/* Keeps the compiler from loading a value anew with every use: loads are what is scarce here. */
+#if defined(QN_CPU_EMULATE_AVX512)
+#define QN_LOADED(x) (void)(x)
+#else
+#define QN_LOADED(x) __asm__("" : "+v"(x))
+#endif
 
 #endif

@@ -13,7 +13,7 @@ static const qn_cpu_isa neon = {
     .name = "neon",
     .rows = &qn__cpu_rows_neon,
     .matmul = &qn__matmul_neon,
-    .attend = &qn__attend_scalar,
+    .attend = &qn__attend_neon,
     .measure = &qn__cpu_measure_neon,
 };
 
@@ -21,7 +21,7 @@ static const qn_cpu_isa dotprod = {
     .name = "neon-dotprod",
     .rows = &qn__cpu_rows_neon,
     .matmul = &qn__matmul_dotprod,
-    .attend = &qn__attend_scalar,
+    .attend = &qn__attend_neon,
     .measure = &qn__cpu_measure_dotprod,
 };
 

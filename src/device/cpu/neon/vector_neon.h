@@ -3,8 +3,11 @@
 #define QUERN_DEVICE_CPU_NEON_VECTOR_NEON_H
 
 #include <arm_neon.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+
+#define QN_VECTOR_INLINE static inline __attribute__((always_inline))
 
 typedef struct v16 {
     float32x4_t r[4]; /* lanes 4 i .. 4 i + 3 */
@@ -273,5 +276,64 @@ static inline float v_max_lanes(v16 x)
 {
     return vmaxvq_f32(vmaxq_f32(vmaxq_f32(x.r[0], x.r[1]), vmaxq_f32(x.r[2], x.r[3])));
 }
+
+/* A mask of lanes from the low 16 bits. */
+QN_VECTOR_INLINE v16m v_mask(uint32_t bits)
+{
+    static const uint32_t bit[16] = {0x1,   0x2,   0x4,   0x8,   0x10,   0x20,   0x40,   0x80,
+                                     0x100, 0x200, 0x400, 0x800, 0x1000, 0x2000, 0x4000, 0x8000};
+    const uint32x4_t all = vdupq_n_u32(bits);
+    return (v16m){{vtstq_u32(all, vld1q_u32(bit)), vtstq_u32(all, vld1q_u32(bit + 4)),
+                   vtstq_u32(all, vld1q_u32(bit + 8)), vtstq_u32(all, vld1q_u32(bit + 12))}};
+}
+
+/* Whether every lane of both is at least `low`; a NaN is not. */
+QN_VECTOR_INLINE bool v_none_below(v16 x, v16 y, v16 low)
+{
+    const v16m a = QN_BOTH(v16m, vcgeq_f32, x, low), b = QN_BOTH(v16m, vcgeq_f32, y, low);
+    const v16m both = QN_BOTH(v16m, vandq_u32, a, b);
+    const uint32x4_t all =
+        vandq_u32(vandq_u32(both.r[0], both.r[1]), vandq_u32(both.r[2], both.r[3]));
+    return vminvq_u32(all) != 0;
+}
+
+QN_VECTOR_INLINE float v_half(uint16_t x)
+{
+    return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(x))), 0);
+}
+
+/* One register: what a tile of attention's products is made of (vector_attend.h). ----------------
+ */
+
+/* clang-format off */
+#define REG       4 /* lanes */
+#define MOST_ROWS 4 /* queries of a tile */
+#define TILE_ROWS 4 /* of F32 */
+#define TILE_COLS 4
+typedef float32x4_t reg;
+QN_VECTOR_INLINE reg r_zero(void) { return vdupq_n_f32(0.0F); }
+QN_VECTOR_INLINE reg r_set(float x) { return vdupq_n_f32(x); }
+QN_VECTOR_INLINE reg r_load(const float *p) { return vld1q_f32(p); }
+QN_VECTOR_INLINE void r_store(float *p, reg x) { vst1q_f32(p, x); }
+QN_VECTOR_INLINE reg r_mul(reg x, reg y) { return vmulq_f32(x, y); }
+QN_VECTOR_INLINE reg r_fma(reg x, reg y, reg z) { return vfmaq_f32(z, x, y); }
+QN_VECTOR_INLINE reg r_from_f16(const uint16_t *p) { return v_widen_f16(p); }
+QN_VECTOR_INLINE reg r_from_bf16(const uint16_t *p) { return v_widen_bf16(p); }
+QN_VECTOR_INLINE reg r_from_i8(const int8_t *p)
+{
+    uint32_t four;
+    memcpy(&four, p, sizeof four);
+    const int16x8_t x = vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(x)));
+}
+/* clang-format on */
+
+QN_VECTOR_INLINE v16 v_from_i8(const int8_t *p)
+{
+    return (v16){{r_from_i8(p), r_from_i8(p + 4), r_from_i8(p + 8), r_from_i8(p + 12)}};
+}
+
+/* Keeps the compiler from loading a value anew with every use. */
+#define QN_LOADED(x) __asm__("" : "+w"(x))
 
 #endif
