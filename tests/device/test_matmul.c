@@ -245,7 +245,7 @@ static void check_equal(const qn_cpu_matmul_fns *fns, const char *name, const ma
 
 static void check_isa(const qn_cpu_matmul_fns *fns, const char *name)
 {
-    static const int64_t cols[] = {1, 2, 3, 4, 5, 7, 33, 64, 65};
+    static const int64_t cols[] = {1, 2, 3, 4, 5, 7, 8, 33, 65};
     for (int i = 0; i < N_MATMUL_TYPES; i++) {
         const matmul_type *t = &matmul_types[i];
         const int64_t block = qn_type_get_info(t->type)->block_values;
@@ -262,6 +262,7 @@ static void check_isa(const qn_cpu_matmul_fns *fns, const char *name)
         }
         check_equal(fns, name, t, 256 * 11, 150, 1, true);
         check_equal(fns, name, t, 256 * 7, 16, 6, false);
+        check_equal(fns, name, t, 256 * 9, 150, 70, true); /* groups, panels, blocks of columns */
     }
 }
 

@@ -9,10 +9,11 @@
  * one fma. Signed bytes take their sign over to the activations.
  *
  * Several columns: a chunk is opened once, every level in a byte, and stays in the L1 cache while
- * up to 32 columns meet it, four at a time. Few columns: levels go from the packed bytes to the
- * products in registers.
+ * the columns meet it, four at a time (blocks.h). Few columns: levels go from the packed bytes to
+ * the products in registers.
  */
 #include "device/cpu/avx2/matmul_avx2.h"
+#include "device/cpu/blocks.h"
 
 #include "quant/blocks.h"
 
@@ -50,6 +51,16 @@ QN_INLINE kind kind_of(qn_type type)
     default:
         return KIND_SIGNED;
     }
+}
+
+QN_INLINE bool has_minimum(kind how)
+{
+    return how == KIND_MINIMUM || how == KIND_MINIMUM_5 || how == KIND_SUBS_MINIMUM;
+}
+
+QN_INLINE bool has_subs(kind how)
+{
+    return how == KIND_SUBS || how == KIND_SUBS_MINIMUM;
 }
 
 /* The scales of one block, 8 rows. */
@@ -276,11 +287,13 @@ QN_INLINE void add_signed(const __m256i w[][2], int halves_n, const qn_act_chunk
 QN_INLINE void dot_block(kind how, const __m256i w[][2], const scales *s, int halves_n,
                          const qn_act_chunk *const x[], int cols, int64_t b, __m256 acc[][2])
 {
-    const bool subs = how == KIND_SUBS || how == KIND_SUBS_MINIMUM;
+    const bool subs = has_subs(how);
     const bool twice_four = subs || how == KIND_MINIMUM_5;
     const __m256i ones = _mm256_set1_epi16(1);
     __m256i sum[COLS][2], total[COLS][2];
+#pragma GCC unroll 4
     for (int c = 0; c < cols; c++) {
+#pragma GCC unroll 2
         for (int h = 0; h < halves_n; h++) {
             sum[c][h] = start(how, x[c], b, 0);
         }
@@ -290,7 +303,9 @@ QN_INLINE void dot_block(kind how, const __m256i w[][2], const scales *s, int ha
     } else {
         add_quads(w, halves_n, x, cols, b, 0, sum);
     }
+#pragma GCC unroll 4
     for (int c = 0; twice_four && c < cols; c++) {
+#pragma GCC unroll 2
         for (int h = 0; h < halves_n; h++) {
             total[c][h] = _mm256_madd_epi16(sum[c][h], subs ? s[h].sub[0] : ones);
             sum[c][h] = start(how, x[c], b, 1);
@@ -299,7 +314,9 @@ QN_INLINE void dot_block(kind how, const __m256i w[][2], const scales *s, int ha
     if (how != KIND_SIGNED) {
         add_quads(w, halves_n, x, cols, b, 4, sum);
     }
+#pragma GCC unroll 4
     for (int c = 0; c < cols; c++) {
+#pragma GCC unroll 2
         for (int h = 0; h < halves_n; h++) {
             __m256i isum = sum[c][h];
             if (how != KIND_SIGNED) {
@@ -316,57 +333,93 @@ QN_INLINE void dot_block(kind how, const __m256i w[][2], const scales *s, int ha
 /* Several columns --------------------------------------------------------------------------------
  */
 
+/* The parts of the scales that a kind has no use for are never touched. */
 typedef struct open_chunk {
     __m256i w[8][QUADS][2];
-    scales s[8][2];
+    __m256 d[8][2], m[8][2];
+    __m256i sub[8][2][2], minimum[8][2];
 } open_chunk;
 
-/* Opens a chunk of n blocks. */
-typedef void (*open_fn)(const uint8_t *chunk, int64_t n, open_chunk *out);
+_Static_assert(sizeof(open_chunk) <= QN_BLOCKS_OPEN_BYTES, "an open chunk");
 
 QN_INLINE void open_blocks(qn_type type, const uint8_t *chunk, int64_t n, open_chunk *out)
 {
+    const kind how = kind_of(type);
     const arrays a = arrays_of(type, chunk, n);
     for (int64_t b = 0; b < n; b++) {
-        qn__fetch_ahead(type, chunk, b);
         for (int h = 0; h < 2; h++) {
             __m256i w[QUADS];
+            scales s;
             open_levels(type, &a, b, h, w);
             for (int i = 0; i < QUADS; i++) {
                 out->w[b][i][h] = w[i];
             }
-            open_scales(type, &a, b, h, &out->s[b][h]);
+            open_scales(type, &a, b, h, &s);
+            out->d[b][h] = s.d;
+            if (has_minimum(how)) {
+                out->m[b][h] = s.m;
+            }
+            if (has_subs(how)) {
+                out->sub[b][h][0] = s.sub[0];
+                out->sub[b][h][1] = s.sub[1];
+            }
+            if (how == KIND_SUBS_MINIMUM) {
+                out->minimum[b][h] = s.minimum;
+            }
         }
     }
 }
 
-/* An open chunk of n blocks with some columns, joined to their stacks. */
-typedef void (*walk_fn)(const open_chunk *w, int64_t n, const qn_act_chunk *const x[],
-                        int64_t index, qn_avx2_stack *stack);
-
-QN_INLINE void walk(kind how, int cols, const open_chunk *w, int64_t n,
-                    const qn_act_chunk *const x[], int64_t index, qn_avx2_stack *stack)
+QN_INLINE void walk(kind how, int cols, const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],
+                    float *stack)
 {
+    const open_chunk *w = chunk->open;
+    const uint8_t *fetch = chunk->fetch;
     __m256 acc[COLS][2];
+#pragma GCC unroll 4
     for (int c = 0; c < cols; c++) {
         acc[c][0] = acc[c][1] = _mm256_setzero_ps();
     }
-    for (int64_t b = 0; b < n; b++) {
-        dot_block(how, (const __m256i(*)[2])w->w[b], w->s[b], 2, x, cols, b, acc);
+    for (int64_t b = 0; b < chunk->n_blocks; b++) {
+        scales s[2];
+        qn__blocks_fetch(chunk, &fetch);
+#pragma GCC unroll 2
+        for (int h = 0; h < 2; h++) {
+            s[h].d = w->d[b][h];
+            if (has_minimum(how)) {
+                s[h].m = w->m[b][h];
+            }
+            if (has_subs(how)) {
+                s[h].sub[0] = w->sub[b][h][0];
+                s[h].sub[1] = w->sub[b][h][1];
+            }
+            if (how == KIND_SUBS_MINIMUM) {
+                s[h].minimum = w->minimum[b][h];
+            }
+        }
+        dot_block(how, (const __m256i(*)[2])w->w[b], s, 2, x, cols, b, acc);
     }
-    for (int c = 0; c < cols; c++) {
-        qn__avx2_join(stack[c], index, acc[c][0], acc[c][1]);
+    const int count = qn__join_count(chunk->index);
+#pragma GCC unroll 4
+    for (int c = 0; c < cols; c++, stack += QN_PACK_ROWS) {
+        for (int level = 0; level < count; level++) {
+            const float *left = stack + (size_t)level * chunk->level;
+            acc[c][0] = _mm256_add_ps(_mm256_loadu_ps(left), acc[c][0]);
+            acc[c][1] = _mm256_add_ps(_mm256_loadu_ps(left + 8), acc[c][1]);
+        }
+        _mm256_storeu_ps(stack + (size_t)count * chunk->level, acc[c][0]);
+        _mm256_storeu_ps(stack + (size_t)count * chunk->level + 8, acc[c][1]);
     }
 }
 
-/* Functions for 1, 2 and 4 columns of a kind, and their row of the table. */
+/* A function for every number of columns of a kind, and their row of the table. */
 #define QN_WALK(how, cols)                                                                         \
-    static void walk_##how##_##cols(const open_chunk *w, int64_t n, const qn_act_chunk *const x[], \
-                                    int64_t index, qn_avx2_stack *stack)                           \
+    static void walk_##how##_##cols(const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],   \
+                                    float *stack)                                                  \
     {                                                                                              \
-        walk(how, cols, w, n, x, index, stack);                                                    \
+        walk(how, cols, chunk, x, stack);                                                          \
     }
-#define QN_WALKS(how) QN_WALK(how, 1) QN_WALK(how, 2) QN_WALK(how, 4)
+#define QN_WALKS(how) QN_WALK(how, 1) QN_WALK(how, 2) QN_WALK(how, 3) QN_WALK(how, 4)
 QN_WALKS(KIND_OFFSET)
 QN_WALKS(KIND_MINIMUM)
 QN_WALKS(KIND_MINIMUM_5)
@@ -374,42 +427,12 @@ QN_WALKS(KIND_SUBS)
 QN_WALKS(KIND_SUBS_MINIMUM)
 QN_WALKS(KIND_SIGNED)
 
-#define QN_WALK_ROW(how) [how] = {[1] = walk_##how##_1, [2] = walk_##how##_2, [4] = walk_##how##_4}
-static const walk_fn walks[KIND_COUNT][COLS + 1] = {
+#define QN_WALK_ROW(how)                                                                           \
+    [how] = {NULL, walk_##how##_1, walk_##how##_2, walk_##how##_3, walk_##how##_4}
+static const qn_blocks_walk_fn walks[KIND_COUNT][COLS + 1] = {
     QN_WALK_ROW(KIND_OFFSET), QN_WALK_ROW(KIND_MINIMUM),      QN_WALK_ROW(KIND_MINIMUM_5),
     QN_WALK_ROW(KIND_SUBS),   QN_WALK_ROW(KIND_SUBS_MINIMUM), QN_WALK_ROW(KIND_SIGNED),
 };
-
-/* The group at row `row` with columns first .. first + n_cols. */
-static void mul_group(qn_type type, kind how, open_fn open, const qn_matmul_tile *t, int64_t row,
-                      int64_t first, int64_t n_cols)
-{
-    const uint8_t *chunk = (const uint8_t *)t->weights +
-                           (size_t)(row / QN_PACK_ROWS) * qn__pack_group_bytes(type, t->k);
-    const int64_t n_chunks = qn__div_up(t->k, QN_PACK_CHUNK);
-    qn_avx2_stack stack[QN_AVX2_COLS];
-    open_chunk w;
-    for (int64_t i = 0; i < n_chunks; i++) {
-        const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
-        const qn_act_chunk *x[QN_AVX2_COLS];
-        open(chunk, n / QN_PACK_BLOCK, &w);
-        for (int64_t c = 0; c < n_cols; c++) {
-            x[c] =
-                (const qn_act_chunk *)((const uint8_t *)t->x[first + c] + (size_t)i * t->x_stride);
-        }
-        for (int64_t c = 0, cols = COLS; c < n_cols; c += cols) {
-            while (cols > n_cols - c) {
-                cols /= 2;
-            }
-            walks[how][cols](&w, n / QN_PACK_BLOCK, x + c, i, stack + c);
-        }
-        chunk += qn__pack_chunk_bytes(type, n);
-    }
-    for (int64_t c = 0; c < n_cols; c++) {
-        qn__avx2_finish(stack[c], n_chunks, qn__min_i64(t->n_rows - row, QN_PACK_ROWS),
-                        t->bias ? t->bias + row : NULL, t->y[first + c] + row);
-    }
-}
 
 /* Few columns ------------------------------------------------------------------------------------
  */
@@ -434,6 +457,7 @@ QN_INLINE void mul_group_by_few(qn_type type, int cols, const qn_matmul_tile *t,
         const arrays a = arrays_of(type, chunk, n / QN_PACK_BLOCK);
         const qn_act_chunk *x[COLS];
         __m256 acc[2][COLS];
+#pragma GCC unroll 4
         for (int c = 0; c < cols; c++) {
             x[c] = (const qn_act_chunk *)((const uint8_t *)t->x[c] + (size_t)i * t->x_stride);
             acc[0][c] = acc[1][c] = _mm256_setzero_ps();
@@ -446,66 +470,70 @@ QN_INLINE void mul_group_by_few(qn_type type, int cols, const qn_matmul_tile *t,
                 __m256 sum[COLS][2]; /* of the last, only the first is used */
                 scales s;
                 open_levels(type, &a, b, h, levels);
+#pragma GCC unroll 8
                 for (int q = 0; q < QUADS; q++) {
                     w[q][0] = levels[q];
                 }
                 open_scales(type, &a, b, h, &s);
+#pragma GCC unroll 4
                 for (int c = 0; c < cols; c++) {
                     sum[c][0] = acc[h][c];
                 }
                 dot_block(kind_of(type), (const __m256i(*)[2])w, &s, 1, x, cols, b, sum);
+#pragma GCC unroll 4
                 for (int c = 0; c < cols; c++) {
                     acc[h][c] = sum[c][0];
                 }
             }
         }
+#pragma GCC unroll 4
         for (int c = 0; c < cols; c++) {
             qn__avx2_join(stack[c], i, acc[0][c], acc[1][c]);
         }
         chunk += qn__pack_chunk_bytes(type, n);
     }
+#pragma GCC unroll 4
     for (int c = 0; c < cols; c++) {
         qn__avx2_finish(stack[c], n_chunks, qn__min_i64(t->n_rows - row, QN_PACK_ROWS),
                         t->bias ? t->bias + row : NULL, t->y[c] + row);
     }
 }
 
-QN_INLINE void mul(qn_type type, open_fn open, const qn_matmul_tile *t)
+QN_INLINE void mul(qn_type type, const qn_blocks_kernel *kernel, const qn_matmul_tile *t)
 {
+    if (t->n_cols > few_of(type)) {
+        qn__blocks_mul(kernel, t);
+        return;
+    }
     for (int64_t row = 0; row < t->n_rows; row += QN_PACK_ROWS) {
         switch (t->n_cols) {
         case 1:
             mul_group_by_few(type, 1, t, row);
-            continue;
+            break;
         case 2:
             mul_group_by_few(type, 2, t, row);
-            continue;
+            break;
         case 3:
             mul_group_by_few(type, 3, t, row);
-            continue;
-        case 4:
-            if (few_of(type) == 4) {
-                mul_group_by_few(type, 4, t, row);
-                continue;
-            }
             break;
         default:
+            mul_group_by_few(type, few_of(type), t, row);
             break;
-        }
-        for (int64_t c = 0; c < t->n_cols; c += QN_AVX2_COLS) {
-            mul_group(type, kind_of(type), open, t, row, c,
-                      qn__min_i64(t->n_cols - c, QN_AVX2_COLS));
         }
     }
 }
 
-#define QN_MUL(name, type)                                                                         \
-    static void open_##name(const uint8_t *chunk, int64_t n, open_chunk *out)                      \
+#define QN_MUL(name, weights)                                                                      \
+    static void open_##name(const uint8_t *chunk, int64_t n, void *open)                           \
     {                                                                                              \
-        open_blocks(type, chunk, n, out);                                                          \
+        open_blocks(weights, chunk, n, open);                                                      \
     }                                                                                              \
     void qn__avx2_mul_##name(const qn_matmul_tile *t)                                              \
     {                                                                                              \
-        mul(type, open_##name, t);                                                                 \
+        const qn_blocks_kernel kernel = {.type = weights,                                          \
+                                         .open = open_##name,                                      \
+                                         .widest = COLS,                                           \
+                                         .walk = walks[kind_of(weights)]};                         \
+        mul(weights, &kernel, t);                                                                  \
     }
 QN_MATMUL_BLOCK_TYPES(QN_MUL)

@@ -7,11 +7,12 @@
  * in as the start of the sum (qn_act_chunk.half). Integer scales of 16 values are multiplied in as
  * floats: all these products and sums are integers below 2^24, so nothing is rounded.
  *
- * Several columns: a chunk is opened once, every level in a byte, and stays in the L1 cache while
- * up to 32 columns meet it, eight at a time. One column: levels go from the packed bytes to the
- * product in registers.
+ * More than eight columns: a chunk is opened once, every level in a byte, and stays in the L1 cache
+ * while the columns meet it, eight at a time (blocks.h). Up to eight: levels go from the packed
+ * bytes to the product in registers.
  */
 #include "device/cpu/avx512/matmul_avx512.h"
+#include "device/cpu/blocks.h"
 
 #include "quant/blocks.h"
 
@@ -42,6 +43,16 @@ QN_INLINE kind kind_of(qn_type type)
     default:
         return KIND_OFFSET;
     }
+}
+
+QN_INLINE bool has_minimum(kind how)
+{
+    return how == KIND_MINIMUM || how == KIND_SUBS_MINIMUM;
+}
+
+QN_INLINE bool has_subs(kind how)
+{
+    return how == KIND_SUBS || how == KIND_SUBS_MINIMUM;
 }
 
 /* The scales of one block. */
@@ -209,7 +220,7 @@ QN_INLINE __m512 minima(const scales *s, const qn_act_chunk *x, int64_t b)
 QN_INLINE void dot_block(kind how, const __m512i w[QUADS], const scales *s,
                          const qn_act_chunk *const x[], int cols, int64_t b, __m512 acc[COLS])
 {
-    const bool subs = how == KIND_SUBS || how == KIND_SUBS_MINIMUM;
+    const bool subs = has_subs(how);
     __m512i sum[COLS];
     __m512 isum[COLS];
 #pragma GCC unroll 8
@@ -241,149 +252,181 @@ QN_INLINE void dot_block(kind how, const __m512i w[QUADS], const scales *s,
 /* Several columns --------------------------------------------------------------------------------
  */
 
+/* The parts of the scales that a kind has no use for are never touched. */
 typedef struct open_chunk {
     __m512i w[8][QUADS];
-    scales s[8];
+    __m512 d[8], m[8];
+    __m512 sub[8][2], minimum[8][2];
 } open_chunk;
 
-/* Opens a chunk of n blocks. */
-typedef void (*open_fn)(const uint8_t *chunk, int64_t n, open_chunk *out);
+_Static_assert(sizeof(open_chunk) <= QN_BLOCKS_OPEN_BYTES, "an open chunk");
 
 QN_INLINE void open_blocks(qn_type type, const uint8_t *chunk, int64_t n, open_chunk *out)
 {
+    const kind how = kind_of(type);
     const arrays a = arrays_of(type, chunk, n);
     for (int64_t b = 0; b < n; b++) {
-        qn__fetch_ahead(type, chunk, b);
+        scales s;
         open_levels(type, &a, b, out->w[b]);
-        open_scales(type, &a, b, &out->s[b]);
+        open_scales(type, &a, b, &s);
+        out->d[b] = s.d;
+        if (has_minimum(how)) {
+            out->m[b] = s.m;
+        }
+        if (has_subs(how)) {
+            out->sub[b][0] = s.sub[0];
+            out->sub[b][1] = s.sub[1];
+        }
+        if (how == KIND_SUBS_MINIMUM) {
+            out->minimum[b][0] = s.minimum[0];
+            out->minimum[b][1] = s.minimum[1];
+        }
     }
 }
 
-/* An open chunk of n blocks with some columns, joined to their stacks. */
-typedef void (*walk_fn)(const open_chunk *w, int64_t n, const qn_act_chunk *const x[],
-                        int64_t index, qn_avx512_stack *stack);
-
-QN_INLINE void walk(kind how, int cols, const open_chunk *w, int64_t n,
-                    const qn_act_chunk *const x[], int64_t index, qn_avx512_stack *stack)
+QN_INLINE void walk(kind how, int cols, const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],
+                    float *stack)
 {
+    const open_chunk *w = chunk->open;
+    const uint8_t *fetch = chunk->fetch;
     __m512 acc[COLS];
 #pragma GCC unroll 8
     for (int c = 0; c < cols; c++) {
         acc[c] = _mm512_setzero_ps();
     }
-    for (int64_t b = 0; b < n; b++) {
-        dot_block(how, w->w[b], &w->s[b], x, cols, b, acc);
+    for (int64_t b = 0; b < chunk->n_blocks; b++) {
+        scales s;
+        qn__blocks_fetch(chunk, &fetch);
+        s.d = w->d[b];
+        if (has_minimum(how)) {
+            s.m = w->m[b];
+        }
+        if (has_subs(how)) {
+            s.sub[0] = w->sub[b][0];
+            s.sub[1] = w->sub[b][1];
+        }
+        if (how == KIND_SUBS_MINIMUM) {
+            s.minimum[0] = w->minimum[b][0];
+            s.minimum[1] = w->minimum[b][1];
+        }
+        dot_block(how, w->w[b], &s, x, cols, b, acc);
     }
+    const int count = qn__join_count(chunk->index);
 #pragma GCC unroll 8
     for (int c = 0; c < cols; c++) {
-        qn__avx512_join(stack[c], index, acc[c]);
+        float *at = stack + c * QN_PACK_ROWS;
+        for (int level = 0; level < count; level++, at += chunk->level) {
+            acc[c] = _mm512_add_ps(_mm512_loadu_ps(at), acc[c]);
+        }
+        _mm512_storeu_ps(at, acc[c]);
     }
 }
 
-/* Functions for 1, 2, 4 and 8 columns of a kind, and their row of the table. */
+/* A function for every number of columns of a kind, and their row of the table. */
 #define QN_WALK(how, cols)                                                                         \
-    static void walk_##how##_##cols(const open_chunk *w, int64_t n, const qn_act_chunk *const x[], \
-                                    int64_t index, qn_avx512_stack *stack)                         \
+    static void walk_##how##_##cols(const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],   \
+                                    float *stack)                                                  \
     {                                                                                              \
-        walk(how, cols, w, n, x, index, stack);                                                    \
+        walk(how, cols, chunk, x, stack);                                                          \
     }
-#define QN_WALKS(how) QN_WALK(how, 1) QN_WALK(how, 2) QN_WALK(how, 4) QN_WALK(how, 8)
+#define QN_WALKS(how)                                                                              \
+    QN_WALK(how, 1)                                                                                \
+    QN_WALK(how, 2)                                                                                \
+    QN_WALK(how, 3)                                                                                \
+    QN_WALK(how, 4)                                                                                \
+    QN_WALK(how, 5)                                                                                \
+    QN_WALK(how, 6)                                                                                \
+    QN_WALK(how, 7)                                                                                \
+    QN_WALK(how, 8)
 QN_WALKS(KIND_OFFSET)
 QN_WALKS(KIND_MINIMUM)
 QN_WALKS(KIND_SUBS)
 QN_WALKS(KIND_SUBS_MINIMUM)
 
 #define QN_WALK_ROW(how)                                                                           \
-    [how] = {[1] = walk_##how##_1, [2] = walk_##how##_2, [4] = walk_##how##_4, [8] = walk_##how##_8}
-static const walk_fn walks[KIND_COUNT][COLS + 1] = {
+    [how] = {NULL,           walk_##how##_1, walk_##how##_2, walk_##how##_3, walk_##how##_4,       \
+             walk_##how##_5, walk_##how##_6, walk_##how##_7, walk_##how##_8}
+static const qn_blocks_walk_fn walks[KIND_COUNT][COLS + 1] = {
     QN_WALK_ROW(KIND_OFFSET),
     QN_WALK_ROW(KIND_MINIMUM),
     QN_WALK_ROW(KIND_SUBS),
     QN_WALK_ROW(KIND_SUBS_MINIMUM),
 };
 
-/* The group at row `row` with columns first .. first + n_cols. */
-static void mul_group(qn_type type, kind how, open_fn open, const qn_matmul_tile *t, int64_t row,
-                      int64_t first, int64_t n_cols)
-{
-    const uint8_t *chunk = (const uint8_t *)t->weights +
-                           (size_t)(row / QN_PACK_ROWS) * qn__pack_group_bytes(type, t->k);
-    const int64_t n_chunks = qn__div_up(t->k, QN_PACK_CHUNK);
-    qn_avx512_stack stack[QN_AVX512_COLS];
-    open_chunk w;
-    for (int64_t i = 0; i < n_chunks; i++) {
-        const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
-        const qn_act_chunk *x[QN_AVX512_COLS];
-        open(chunk, n / QN_PACK_BLOCK, &w);
-        for (int64_t c = 0; c < n_cols; c++) {
-            x[c] =
-                (const qn_act_chunk *)((const uint8_t *)t->x[first + c] + (size_t)i * t->x_stride);
-        }
-        for (int64_t c = 0, cols = COLS; c < n_cols; c += cols) {
-            while (cols > n_cols - c) {
-                cols /= 2;
-            }
-            walks[how][cols](&w, n / QN_PACK_BLOCK, x + c, i, stack + c);
-        }
-        chunk += qn__pack_chunk_bytes(type, n);
-    }
-    for (int64_t c = 0; c < n_cols; c++) {
-        qn__avx512_finish(stack[c], n_chunks, qn__min_i64(t->n_rows - row, QN_PACK_ROWS),
-                          t->bias ? t->bias + row : NULL, t->y[first + c] + row);
-    }
-}
-
-/* One column -------------------------------------------------------------------------------------
+/* Few columns ------------------------------------------------------------------------------------
  */
 
-QN_INLINE void mul_group_by_one(qn_type type, const qn_matmul_tile *t, int64_t row)
+/* The group at row `row` with t->n_cols columns, of up to `cols`: the last one is taken again where
+ * there are fewer. Every block is opened in registers. */
+QN_INLINE void mul_group_by_few(qn_type type, int cols, const qn_matmul_tile *t, int64_t row)
 {
     const uint8_t *chunk = (const uint8_t *)t->weights +
                            (size_t)(row / QN_PACK_ROWS) * qn__pack_group_bytes(type, t->k);
     const int64_t n_chunks = qn__div_up(t->k, QN_PACK_CHUNK);
-    qn_avx512_stack stack;
+    qn_avx512_stack stack[COLS];
     for (int64_t i = 0; i < n_chunks; i++) {
         const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
         const arrays a = arrays_of(type, chunk, n / QN_PACK_BLOCK);
-        const qn_act_chunk *x =
-            (const qn_act_chunk *)((const uint8_t *)t->x[0] + (size_t)i * t->x_stride);
-        __m512 acc[COLS] = {_mm512_setzero_ps()};
+        const qn_act_chunk *x[COLS];
+        __m512 acc[COLS];
+#pragma GCC unroll 8
+        for (int c = 0; c < cols; c++) {
+            const void *column = t->x[qn__min_i64(c, t->n_cols - 1)];
+            x[c] = (const qn_act_chunk *)((const uint8_t *)column + (size_t)i * t->x_stride);
+            acc[c] = _mm512_setzero_ps();
+        }
         for (int64_t b = 0; b < n / QN_PACK_BLOCK; b++) {
             __m512i w[QUADS];
             scales s;
             qn__fetch_ahead(type, chunk, b);
             open_levels(type, &a, b, w);
             open_scales(type, &a, b, &s);
-            dot_block(kind_of(type), w, &s, &x, 1, b, acc);
+            dot_block(kind_of(type), w, &s, x, cols, b, acc);
         }
-        qn__avx512_join(stack, i, acc[0]);
+#pragma GCC unroll 8
+        for (int c = 0; c < cols; c++) {
+            qn__avx512_join(stack[c], i, acc[c]);
+        }
         chunk += qn__pack_chunk_bytes(type, n);
     }
-    qn__avx512_finish(stack, n_chunks, qn__min_i64(t->n_rows - row, QN_PACK_ROWS),
-                      t->bias ? t->bias + row : NULL, t->y[0] + row);
+    for (int64_t c = 0; c < t->n_cols; c++) {
+        qn__avx512_finish(stack[c], n_chunks, qn__min_i64(t->n_rows - row, QN_PACK_ROWS),
+                          t->bias ? t->bias + row : NULL, t->y[c] + row);
+    }
 }
 
-QN_INLINE void mul(qn_type type, open_fn open, const qn_matmul_tile *t)
+QN_INLINE void mul(qn_type type, const qn_blocks_kernel *kernel, const qn_matmul_tile *t)
 {
+    if (t->n_cols > COLS) {
+        qn__blocks_mul(kernel, t);
+        return;
+    }
     for (int64_t row = 0; row < t->n_rows; row += QN_PACK_ROWS) {
         if (t->n_cols == 1) {
-            mul_group_by_one(type, t, row);
-            continue;
-        }
-        for (int64_t c = 0; c < t->n_cols; c += QN_AVX512_COLS) {
-            mul_group(type, kind_of(type), open, t, row, c,
-                      qn__min_i64(t->n_cols - c, QN_AVX512_COLS));
+            mul_group_by_few(type, 1, t, row);
+        } else if (t->n_cols == 2) {
+            mul_group_by_few(type, 2, t, row);
+        } else if (t->n_cols <= 4) {
+            mul_group_by_few(type, 4, t, row);
+        } else if (t->n_cols <= 6) {
+            mul_group_by_few(type, 6, t, row);
+        } else {
+            mul_group_by_few(type, 8, t, row);
         }
     }
 }
 
-#define QN_MUL(name, type)                                                                         \
-    static void open_##name(const uint8_t *chunk, int64_t n, open_chunk *out)                      \
+#define QN_MUL(name, weights)                                                                      \
+    static void open_##name(const uint8_t *chunk, int64_t n, void *open)                           \
     {                                                                                              \
-        open_blocks(type, chunk, n, out);                                                          \
+        open_blocks(weights, chunk, n, open);                                                      \
     }                                                                                              \
     void qn__avx512_mul_##name(const qn_matmul_tile *t)                                            \
     {                                                                                              \
-        mul(type, open_##name, t);                                                                 \
+        const qn_blocks_kernel kernel = {.type = weights,                                          \
+                                         .open = open_##name,                                      \
+                                         .widest = COLS,                                           \
+                                         .walk = walks[kind_of(weights)]};                         \
+        mul(weights, &kernel, t);                                                                  \
     }
 QN_MATMUL_BLOCK_TYPES(QN_MUL)

@@ -1,0 +1,143 @@
+/* blocks.c: the loops over columns, panels, groups and chunks, and the end of a tile. */
+#include "device/cpu/blocks.h"
+
+#include "device/cpu/join.h"
+
+enum {
+    PANEL = 4,              /* chunks of a panel */
+    STACK_FLOATS = 24 << 10 /* of all groups that walk together */
+};
+
+/* The columns first .. first + n_cols of a tile with groups that share a stack. */
+typedef struct walkers {
+    const qn_blocks_kernel *kernel;
+    const qn_matmul_tile *tile;
+    int64_t first, n_cols;
+    int64_t row, n_groups; /* first row of the groups */
+    int64_t n_chunks, n_levels;
+    float *stack; /* [group][level][column][16 rows] */
+} walkers;
+
+static size_t level_of(const walkers *w)
+{
+    return (size_t)w->n_cols * QN_PACK_ROWS;
+}
+
+static float *stack_of(const walkers *w, int64_t group)
+{
+    return w->stack + (size_t)(group * w->n_levels) * level_of(w);
+}
+
+static const uint8_t *chunk_at(const walkers *w, int64_t group, int64_t index)
+{
+    const qn_type type = w->kernel->type;
+    return (const uint8_t *)w->tile->weights +
+           (size_t)(w->row / QN_PACK_ROWS + group) * qn__pack_group_bytes(type, w->tile->k) +
+           (size_t)index * qn__pack_chunk_bytes(type, QN_PACK_CHUNK);
+}
+
+/* Joins what waits of a column, adds the bias and writes n_rows <= 16 results. */
+static void finish(const walkers *w, const float *stack, int64_t n_rows, const float *bias,
+                   float *y)
+{
+    const unsigned long long n_chunks = (unsigned long long)w->n_chunks;
+    float sum[QN_PACK_ROWS];
+    int level = __builtin_ctzll(n_chunks);
+    memcpy(sum, stack + (size_t)level * level_of(w), sizeof sum);
+    for (level++; n_chunks >> level != 0; level++) {
+        const float *left = stack + (size_t)level * level_of(w);
+        for (int r = 0; n_chunks >> level & 1 && r < QN_PACK_ROWS; r++) {
+            sum[r] = left[r] + sum[r];
+        }
+    }
+    if (n_rows == QN_PACK_ROWS) {
+        for (int r = 0; bias && r < QN_PACK_ROWS; r++) {
+            sum[r] += bias[r];
+        }
+        memcpy(y, sum, sizeof sum);
+        return;
+    }
+    for (int64_t r = 0; r < n_rows; r++) {
+        y[r] = bias ? sum[r] + bias[r] : sum[r];
+    }
+}
+
+/* Chunk `index` of a group with all columns; `next` is opened after it. After the last chunk,
+ * results are written while the sums are at hand; their lines were asked for a walk before. */
+static void walk_chunk(const walkers *w, int64_t group, int64_t index, const uint8_t *next,
+                       void *open)
+{
+    const qn_matmul_tile *t = w->tile;
+    const bool is_last = index + 1 == w->n_chunks;
+    const int64_t values = qn__min_i64(t->k - index * QN_PACK_CHUNK, QN_PACK_CHUNK);
+    const int64_t row = w->row + group * QN_PACK_ROWS;
+    const int64_t n_rows = qn__min_i64(t->n_rows - row, QN_PACK_ROWS);
+    const int64_t bytes = (int64_t)qn__pack_chunk_bytes(w->kernel->type, QN_PACK_CHUNK);
+    qn_blocks_chunk chunk = {.open = open,
+                             .n_blocks = values / QN_PACK_BLOCK,
+                             .index = index,
+                             .fetch = next,
+                             .level = level_of(w)};
+    const int64_t visits = qn__div_up(w->n_cols, w->kernel->widest) * chunk.n_blocks;
+    chunk.fetch_bytes = qn__div_up(bytes / 64, visits) * 64;
+    w->kernel->open(chunk_at(w, group, index), chunk.n_blocks, open);
+    for (int64_t c = 0, width = w->kernel->widest; c < w->n_cols; c += width) {
+        const qn_act_chunk *x[QN_BLOCKS_WALK];
+        float *stack = stack_of(w, group) + c * QN_PACK_ROWS;
+        float *const *y = t->y + w->first + c;
+        width = qn__min_i64(width, w->n_cols - c);
+        for (int64_t j = 0; j < width; j++) {
+            x[j] = (const qn_act_chunk *)((const uint8_t *)t->x[w->first + c + j] +
+                                          (size_t)index * t->x_stride);
+            if (is_last) {
+                __builtin_prefetch(y[j] + row, 1);
+                __builtin_prefetch(y[j] + row + n_rows - 1, 1);
+            }
+        }
+        w->kernel->walk[width](&chunk, x, stack);
+        for (int64_t j = 0; is_last && j < width; j++) {
+            finish(w, stack + j * QN_PACK_ROWS, n_rows, t->bias ? t->bias + row : NULL, y[j] + row);
+        }
+        chunk.fetch += chunk.fetch_bytes * chunk.n_blocks;
+        if (chunk.fetch >= next + bytes) {
+            chunk.fetch_bytes = 0;
+        }
+    }
+}
+
+static void mul_groups(const walkers *w)
+{
+    _Alignas(64) uint8_t open[QN_BLOCKS_OPEN_BYTES];
+    for (int64_t panel = 0; panel < w->n_chunks; panel += PANEL) {
+        const int64_t end = qn__min_i64(panel + PANEL, w->n_chunks);
+        for (int64_t g = 0; g < w->n_groups; g++) {
+            for (int64_t i = panel; i < end; i++) {
+                const uint8_t *next = i + 1 < end           ? chunk_at(w, g, i + 1)
+                                      : g + 1 < w->n_groups ? chunk_at(w, g + 1, panel)
+                                      : end < w->n_chunks   ? chunk_at(w, 0, end)
+                                                            : chunk_at(w, g + 1, 0);
+                walk_chunk(w, g, i, next, open);
+            }
+        }
+    }
+}
+
+void qn__blocks_mul(const qn_blocks_kernel *kernel, const qn_matmul_tile *tile)
+{
+    _Alignas(64) float stack[STACK_FLOATS];
+    walkers w = {.kernel = kernel,
+                 .tile = tile,
+                 .n_chunks = qn__div_up(tile->k, QN_PACK_CHUNK),
+                 .stack = stack};
+    w.n_levels = 64 - __builtin_clzll((unsigned long long)w.n_chunks);
+    const int64_t n_groups = qn__div_up(tile->n_rows, QN_PACK_ROWS);
+    for (w.first = 0; w.first < tile->n_cols; w.first += w.n_cols) {
+        w.n_cols = qn__min_i64(tile->n_cols - w.first, QN_BLOCKS_COLS);
+        const int64_t most = STACK_FLOATS / ((int64_t)level_of(&w) * w.n_levels);
+        for (int64_t g = 0; g < n_groups; g += w.n_groups) {
+            w.row = g * QN_PACK_ROWS;
+            w.n_groups = qn__min_i64(n_groups - g, most);
+            mul_groups(&w);
+        }
+    }
+}

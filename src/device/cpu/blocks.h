@@ -1,0 +1,55 @@
+/*
+ * blocks.h: many columns with the block formats: the order in which packed weights and activations
+ * meet, the same for all instruction sets. What differs, opening a chunk and multiplying it, comes
+ * as functions.
+ *
+ * A chunk of 16 rows is *opened* once (every level a byte, every scale a float), which leaves it in
+ * the L1 cache; then the columns meet it, a few at a time. Columns are taken by the *block*, K by
+ * the *panel* of some chunks, so that the activations of a block in a panel stay in the L2 cache
+ * while the groups of the tile walk over them. Chunk sums wait in stacks (join.h), one a group.
+ */
+#ifndef QUERN_DEVICE_CPU_BLOCKS_H
+#define QUERN_DEVICE_CPU_BLOCKS_H
+
+#include "device/cpu/matmul.h"
+
+enum {
+    QN_BLOCKS_COLS = 64,           /* columns of a block */
+    QN_BLOCKS_WALK = 8,            /* most columns of a walk */
+    QN_BLOCKS_OPEN_BYTES = 8 << 10 /* an open chunk has at most; aligned to 64 */
+};
+
+/* An open chunk on its way. */
+typedef struct qn_blocks_chunk {
+    const void *open;
+    int64_t n_blocks;
+    int64_t index;        /* of the chunk in its row */
+    const uint8_t *fetch; /* weights that are opened next … */
+    int64_t fetch_bytes;  /* … of which a block of a walk asks for so many, a multiple of 64 */
+    size_t level;         /* floats from one level of the stacks to the next */
+} qn_blocks_chunk;
+
+/* Multiplies with some columns and joins the sums to the stacks: those of column c, 16 rows, are at
+ * stack + 16 * c, on the lowest level. */
+typedef void (*qn_blocks_walk_fn)(const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],
+                                  float *stack);
+
+typedef struct qn_blocks_kernel {
+    qn_type type;
+    void (*open)(const uint8_t *chunk, int64_t n_blocks, void *open);
+    int64_t widest;                /* columns of a walk */
+    const qn_blocks_walk_fn *walk; /* by the number of columns, 1 .. widest */
+} qn_blocks_kernel;
+
+void qn__blocks_mul(const qn_blocks_kernel *kernel, const qn_matmul_tile *tile);
+
+/* Asks for the next bytes of chunk->fetch, in block b of a walk. */
+QN_INLINE void qn__blocks_fetch(const qn_blocks_chunk *chunk, const uint8_t **at)
+{
+    const uint8_t *end = *at + chunk->fetch_bytes;
+    for (; *at < end; *at += 64) {
+        __builtin_prefetch(*at);
+    }
+}
+
+#endif
