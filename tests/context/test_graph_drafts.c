@@ -15,7 +15,7 @@ enum { N_SEQ = 3, N_PROMPT = 9, N_TEXT = 12, N_ROWS = 6, N_BATCH = N_SEQ * N_ROW
 
 /* A text at work. */
 typedef struct text {
-    qn_sampler *chain;
+    qn_sampler *chain, *fresh; /* fresh: as it was made */
     int32_t prompt[N_PROMPT];
     int32_t want[N_TEXT]; /* as made outside; n of them, fewer where nothing can be picked */
     int32_t n;
@@ -46,7 +46,7 @@ static void accept_prompt(qn_sampler *chain, const text *t)
 
 static void write_outside(qn_context *ctx, text *t)
 {
-    qn_sampler *chain = qn_sampler_clone(t->chain, &err);
+    qn_sampler *chain = qn_sampler_clone(t->fresh, &err);
     qn_context_clear(ctx);
     accept_prompt(chain, t);
     decode_prompt(ctx, 0, t);
@@ -121,6 +121,8 @@ static qn_sampler *make_chain(qn_test_random *r)
 static void text_make(qn_context *outside, text *t, qn_test_random *r)
 {
     *t = (text){.chain = make_chain(r)};
+    t->fresh = qn_sampler_clone(t->chain, &err);
+    assert_non_null(t->fresh);
     qn_test_tokens(qn_test_bits(r) % 50, t->prompt, N_PROMPT);
     for (int32_t i = 0; i < N_PROMPT; i++) {
         t->prompt[i] %= 20; /* it repeats, and what is rare is met */
@@ -319,6 +321,16 @@ static void write_inside(qn_context *ctx, text *texts, int *countdown, qn_test_r
 
 /* ---- Tests ---- */
 
+/* The chains are put back by reset; so are fresh ones, which write what is wanted then. */
+static void write_again(qn_context *outside, text *texts)
+{
+    for (int32_t s = 0; s < N_SEQ; s++) {
+        qn_sampler_reset(texts[s].chain);
+        qn_sampler_reset(texts[s].fresh);
+        write_outside(outside, &texts[s]);
+    }
+}
+
 static bool say_stop(void *user)
 {
     int *countdown = user;
@@ -353,8 +365,13 @@ static void test_random_chains(void **state)
                 text_make(outside, &texts[s], &r);
             }
             write_inside(inside, texts, &countdown, &r);
+            if (round % 4 == 0) {
+                write_again(outside, texts);
+                write_inside(inside, texts, &countdown, &r);
+            }
             for (int32_t s = 0; s < N_SEQ; s++) {
                 qn_sampler_free(texts[s].chain);
+                qn_sampler_free(texts[s].fresh);
             }
         }
         qn_context_free(inside);
