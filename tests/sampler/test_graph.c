@@ -201,8 +201,19 @@ static void check_row(const bench *b, const bench_row *row, const int32_t *resul
     assert_int_equal(token_of(c), row->token);
 }
 
+/* Words of a program that is written. */
+static size_t length_of(const int32_t *program)
+{
+    size_t at = QN_SAMPLE_PROGRAM_HEAD;
+    for (int32_t i = 0; i < program[QN_SAMPLE_N_STAGES]; i++) {
+        at += 2 + (size_t)program[at + 1];
+    }
+    return at;
+}
+
 static void write_programs(const bench *b, int32_t *programs, size_t n_keep)
 {
+    size_t n_drafts = 0;
     for (int32_t i = 0; i < b->n_rows; i++) {
         const bench_row *row = &b->rows[i];
         const qn_chain_form *form = &b->forms[row->chain];
@@ -213,10 +224,13 @@ static void write_programs(const bench *b, int32_t *programs, size_t n_keep)
         program[QN_SAMPLE_N_BACK] = (int32_t)n_keep;
         if (row->nth == 0) {
             qn__chain_begin(chain);
+            n_drafts = 0;
         } else {
             qn__chain_draft(chain, form, row[-1].draft);
+            n_drafts++;
             if (row[-1].extra != QN_TOKEN_NONE) {
                 qn__chain_draft(chain, form, row[-1].extra);
+                n_drafts++;
             }
             if (form->carrier) {
                 program[QN_SAMPLE_PREVIOUS] = row[-1].slot + 1;
@@ -225,6 +239,8 @@ static void write_programs(const bench *b, int32_t *programs, size_t n_keep)
         }
         qn__chain_program(chain, form, row->nth, NULL, program);
         assert_true(program[QN_SAMPLE_N_STAGES] <= (int32_t)form->n_prefix);
+        size_t room = qn__chain_program_words(chain, form, row->nth, n_drafts);
+        assert_true(length_of(program) <= room && room <= b->program_words);
     }
 }
 
