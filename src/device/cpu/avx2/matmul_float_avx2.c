@@ -9,7 +9,8 @@
 
 enum {
     COLS = 6,
-    WALK_COLS = 24 /* columns that share a chunk: with its weights they fill the L1 cache */
+    WALK_COLS = 24, /* columns that share a chunk: with its weights they fill the L1 cache */
+    WALK_GROUPS = 4 /* groups of rows that share the activations of a chunk */
 };
 
 /* What lies behind the pointer is to be read anew. */
@@ -117,71 +118,101 @@ static inline int64_t take_columns(int64_t left)
     return left >= 12 || left == 6 || left == 10 || left == 11 ? 6 : left >= 4 ? 4 : left;
 }
 
-/* One chunk of one group with `cols` columns, or of two groups with one. */
-QN_INLINE void walk_columns(qn_type type, const uint8_t *w, size_t group_bytes, int groups,
-                            const float *const x[], int64_t cols, int64_t n, int64_t index,
-                            qn_avx2_stack *stack)
+/* Column `column` where chunk `index` starts. */
+static inline const float *chunk_of(const qn_matmul_tile *t, int64_t column, int64_t index)
 {
-    switch (cols) {
-    case 1:
-        if (groups == 2) {
-            walk(type, w, group_bytes, 2, x, 1, n, index, stack);
-        } else {
-            walk(type, w, group_bytes, 1, x, 1, n, index, stack);
+    return (const float *)((const uint8_t *)t->x[column] + (size_t)index * t->x_stride);
+}
+
+/* One chunk of one group with columns first .. first + n_cols. */
+QN_INLINE void walk_columns(qn_type type, const qn_matmul_tile *t, const uint8_t *w, int64_t first,
+                            int64_t n_cols, int64_t n, int64_t index, qn_avx2_stack *stack)
+{
+    for (int64_t c = 0, cols; c < n_cols; c += cols) {
+        const float *x[COLS];
+        cols = take_columns(n_cols - c);
+        for (int64_t j = 0; j < cols; j++) {
+            x[j] = chunk_of(t, first + c + j, index);
         }
-        break;
-    case 2:
-        walk(type, w, group_bytes, 1, x, 2, n, index, stack);
-        break;
-    case 3:
-        walk(type, w, group_bytes, 1, x, 3, n, index, stack);
-        break;
-    case 4:
-        walk(type, w, group_bytes, 1, x, 4, n, index, stack);
-        break;
-    default:
-        walk(type, w, group_bytes, 1, x, 6, n, index, stack);
-        break;
+        switch (cols) {
+        case 1:
+            walk(type, w, 0, 1, x, 1, n, index, stack + c);
+            break;
+        case 2:
+            walk(type, w, 0, 1, x, 2, n, index, stack + c);
+            break;
+        case 3:
+            walk(type, w, 0, 1, x, 3, n, index, stack + c);
+            break;
+        case 4:
+            walk(type, w, 0, 1, x, 4, n, index, stack + c);
+            break;
+        default:
+            walk(type, w, 0, 1, x, 6, n, index, stack + c);
+            break;
+        }
     }
 }
 
-/* The groups at row `row` (one, or two for a single column) with columns first .. first + n_cols */
-QN_INLINE void mul_groups(qn_type type, const qn_matmul_tile *t, int64_t row, int groups,
+static void finish(const qn_matmul_tile *t, qn_avx2_stack stack, int64_t n_chunks, int64_t row,
+                   int64_t column)
+{
+    qn__avx2_finish(stack, n_chunks, qn__min_i64(t->n_rows - row, QN_PACK_ROWS),
+                    t->bias ? t->bias + row : NULL, t->y[column] + row);
+}
+
+/* Up to WALK_GROUPS groups at row `row` with columns first .. first + n_cols. They go through the
+ * chunks together, so that activations come to the L1 cache once for all of them. */
+QN_INLINE void mul_groups(qn_type type, const qn_matmul_tile *t, int64_t row, int64_t groups,
                           int64_t first, int64_t n_cols)
+{
+    const size_t group_bytes = qn__pack_group_bytes(type, t->k);
+    const size_t chunk_bytes = qn__pack_chunk_bytes(type, QN_PACK_CHUNK);
+    const uint8_t *w = (const uint8_t *)t->weights + (size_t)(row / QN_PACK_ROWS) * group_bytes;
+    const int64_t n_chunks = qn__div_up(t->k, QN_PACK_CHUNK);
+    qn_avx2_stack stack[WALK_GROUPS][WALK_COLS];
+    for (int64_t i = 0; i < n_chunks; i++) {
+        const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
+        for (int64_t g = 0; g < groups; g++) {
+            walk_columns(type, t, w + (size_t)g * group_bytes + (size_t)i * chunk_bytes, first,
+                         n_cols, n, i, stack[g]);
+        }
+    }
+    for (int64_t g = 0; g < groups; g++) {
+        for (int64_t c = 0; c < n_cols; c++) {
+            finish(t, stack[g][c], n_chunks, row + g * QN_PACK_ROWS, first + c);
+        }
+    }
+}
+
+/* Two groups at row `row` with one column: four chains instead of two. */
+QN_INLINE void mul_column(qn_type type, const qn_matmul_tile *t, int64_t row)
 {
     const size_t group_bytes = qn__pack_group_bytes(type, t->k);
     const uint8_t *w = (const uint8_t *)t->weights + (size_t)(row / QN_PACK_ROWS) * group_bytes;
     const int64_t n_chunks = qn__div_up(t->k, QN_PACK_CHUNK);
-    qn_avx2_stack stack[WALK_COLS];
+    qn_avx2_stack stack[2];
     for (int64_t i = 0; i < n_chunks; i++) {
         const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
-        for (int64_t c = 0, cols; c < n_cols; c += cols) {
-            const float *x[COLS];
-            cols = take_columns(n_cols - c);
-            for (int64_t j = 0; j < cols; j++) {
-                x[j] =
-                    (const float *)((const uint8_t *)t->x[first + c + j] + (size_t)i * t->x_stride);
-            }
-            walk_columns(type, w, group_bytes, groups, x, cols, n, i, stack + c);
-        }
+        const float *x = chunk_of(t, 0, i);
+        walk(type, w, group_bytes, 2, &x, 1, n, i, stack);
         w += qn__pack_chunk_bytes(type, n);
     }
-    for (int64_t i = 0; i < (groups == 2 ? 2 : n_cols); i++) {
-        const int64_t at = groups == 2 ? row + i * QN_PACK_ROWS : row;
-        qn__avx2_finish(stack[i], n_chunks, qn__min_i64(t->n_rows - at, QN_PACK_ROWS),
-                        t->bias ? t->bias + at : NULL, t->y[groups == 2 ? first : first + i] + at);
-    }
+    finish(t, stack[0], n_chunks, row, 0);
+    finish(t, stack[1], n_chunks, row + QN_PACK_ROWS, 0);
 }
 
 QN_INLINE void mul(qn_type type, const qn_matmul_tile *t)
 {
     int64_t row = 0;
     for (; t->n_cols == 1 && row + QN_PACK_ROWS < t->n_rows; row += 2 * QN_PACK_ROWS) {
-        mul_groups(type, t, row, 2, 0, 1);
+        mul_column(type, t, row);
     }
-    for (; row < t->n_rows; row += QN_PACK_ROWS) {
+    for (; row < t->n_rows; row += WALK_GROUPS * QN_PACK_ROWS) {
+        const int64_t groups = qn__div_up(t->n_rows - row, QN_PACK_ROWS);
         for (int64_t c = 0; c < t->n_cols; c += WALK_COLS) {
-            mul_groups(type, t, row, 1, c, qn__min_i64(t->n_cols - c, WALK_COLS));
+            mul_groups(type, t, row, qn__min_i64(groups, WALK_GROUPS), c,
+                       qn__min_i64(t->n_cols - c, WALK_COLS));
         }
     }
 }
