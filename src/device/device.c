@@ -101,6 +101,11 @@ qn_status qn__device_weights_load(qn_device *device, const qn_weight_feed *feed,
     return device->driver->weights_load(device, feed, err);
 }
 
+bool qn__device_packs_rows(const qn_device *device, qn_type type)
+{
+    return device->driver->packs_rows(device, type);
+}
+
 void qn__device_weight_free(qn_device *device, qn_weight *w)
 {
     device->driver->weight_free(device, w);

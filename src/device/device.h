@@ -56,6 +56,7 @@ typedef struct qn_device_driver {
 
     /* Weights; see qn__device_weights_load. */
     qn_status (*weights_load)(qn_device *device, const qn_weight_feed *feed, qn_error *err);
+    bool (*packs_rows)(const qn_device *device, qn_type type);
     void (*weight_free)(qn_device *device, qn_weight *w);
 
     /* Zeroed memory that both the device and the caller can address, aligned to 64 bytes. */
@@ -84,14 +85,16 @@ extern const qn_device_driver *const qn__device_drivers[];
 
 /*
  * Makes the weights of the feed usable on the device, by all its threads: a MATRIX is packed
- * (w->packed, w->packed_bytes); for a MATRIX that is not also ROWS, w->data becomes NULL. Rows of
- * other weights are asked for too, so that the feed may check or move them, but they stay as they
- * are. Refuses types and shapes that the device cannot compute with QN_ERR_UNSUPPORTED. Packed
- * weights do not depend on the number of threads or on the instruction set: a model is packed by
- * one device and used by the devices of all its contexts.
- * Where the feed ends the load (rows, done), the result is QN_OK: it knows why.
+ * (w->packed, w->packed_bytes), and w->data becomes NULL, unless it is also ROWS of a type that
+ * cannot be read from the packed form. Rows of other weights are asked for too, so that the feed
+ * may check or move them, but they stay as they are. Refuses types and shapes that the device
+ * cannot compute with QN_ERR_UNSUPPORTED. Packed weights do not depend on the number of threads or
+ * on the instruction set: a model is packed by one device and used by the devices of all its
+ * contexts. Where the feed ends the load (rows, done), the result is QN_OK: it knows why.
  */
 qn_status qn__device_weights_load(qn_device *device, const qn_weight_feed *feed, qn_error *err);
+/* Whether rows of a packed matrix of this type can be read, so that its file form is not needed. */
+bool qn__device_packs_rows(const qn_device *device, qn_type type);
 void qn__device_weight_free(qn_device *device, qn_weight *w);
 
 bool qn__device_supports(const qn_device *device, const qn_node *node);

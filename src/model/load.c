@@ -137,7 +137,8 @@ static qn_status prepare_weight(qn_loader *l, int32_t i, qn_error *err)
     if (tensor->data) {
         qn__gguf_will_need(l->model->gguf, tensor);
         w->data = tensor->data;
-    } else if (w->uses & QN_WEIGHT_ROWS) {
+    } else if (!(w->uses & QN_WEIGHT_MATRIX) ||
+               ((w->uses & QN_WEIGHT_ROWS) && !qn__device_packs_rows(l->model->device, w->type))) {
         void *block = qn__block_alloc(tensor->bytes);
         if (!block) {
             return qn__error_memory(err, "a tensor");

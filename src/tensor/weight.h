@@ -3,8 +3,8 @@
  *
  * The model room fills a qn_weight from the file (name, type, shape, where the bytes lie). The
  * device that will compute with it may then pack it (device/device.h): rearranged rows replace the
- * bytes of the file, whose pages are given back. Rows of embedding tables are always read from
- * `data`.
+ * bytes of the file, whose pages are given back. Rows of embedding tables are read from `data`, or
+ * from the packed form where that is all there is.
  */
 #ifndef QUERN_TENSOR_WEIGHT_H
 #define QUERN_TENSOR_WEIGHT_H
@@ -13,7 +13,7 @@
 
 enum {
     QN_WEIGHT_MATRIX = 1, /* source 0 of MUL_MAT or MUL_MAT_ID */
-    QN_WEIGHT_ROWS = 2,   /* source 0 of GET_ROWS: `data` stays readable after packing */
+    QN_WEIGHT_ROWS = 2,   /* source 0 of GET_ROWS */
     QN_WEIGHT_PLAIN = 4   /* operand of other nodes (norm weights, biases): F32, read from `data` */
 };
 
@@ -22,7 +22,7 @@ typedef struct qn_weight {
     qn_type type;
     int64_t ne[4];    /* file order: ne[0] = input width, ne[1] = rows, ne[2] = planes (experts) */
     uint32_t uses;    /* QN_WEIGHT_… */
-    const void *data; /* contiguous rows as in the file; NULL once packed and not needed as rows */
+    const void *data; /* contiguous rows as in the file; NULL once packed and not needed any more */
     size_t bytes;     /* of data */
     void *packed;     /* the device's own form of a MATRIX; NULL while not packed */
     size_t packed_bytes;

@@ -192,6 +192,38 @@ static void check_recorded(qn_type type, const char *path)
     free(file);
 }
 
+/* Rows come back from the packed form as they were, whatever their length and place. */
+static void check_unpacked(const matmul_type *t, int64_t k)
+{
+    enum { ROWS = 37, PLANES = 2 };
+    qn_test_random r = {5 + (uint64_t)t->type};
+    matmul_matrix m = matmul_make(&r, t, k, ROWS, PLANES);
+    const size_t bytes = matmul_row_bytes(t->type, k);
+    uint8_t *row = malloc(bytes);
+    for (int64_t i = 0; i < ROWS * PLANES; i++) {
+        memset(row, 0xa5, bytes);
+        qn__cpu_unpack_row(t->type, m.weight.ne, m.weight.packed, i, row);
+        assert_memory_equal(row, m.rows + (size_t)i * bytes, bytes);
+    }
+    free(row);
+    matmul_free(&m);
+}
+
+static void test_unpack(void **state)
+{
+    int n = 0;
+    (void)state;
+    for (int i = 0; i < N_MATMUL_TYPES; i++) {
+        const int64_t block = qn_type_get_info(matmul_types[i].type)->block_values;
+        if (qn__cpu_unpack_supports(matmul_types[i].type)) {
+            check_unpacked(&matmul_types[i], block);
+            check_unpacked(&matmul_types[i], block * (block == 256 ? 3 : block == 32 ? 19 : 517));
+            n++;
+        }
+    }
+    assert_int_equal(n, 9);
+}
+
 static void test_recorded(void **state)
 {
     int found = 0;
@@ -319,6 +351,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_definition),
+        cmocka_unit_test(test_unpack),
         cmocka_unit_test(test_recorded),
         cmocka_unit_test(test_instruction_sets),
     };

@@ -152,6 +152,7 @@ const qn_device_driver qn__cpu_driver = {
     .pause = cpu_pause,
     .measure = cpu_measure,
     .weights_load = qn__cpu_weights_load,
+    .packs_rows = qn__cpu_packs_rows,
     .weight_free = qn__cpu_weight_free,
     .memory_alloc = cpu_memory_alloc,
     .memory_free = cpu_memory_free,

@@ -14,8 +14,9 @@ typedef struct qn_cpu_device {
     const qn_cpu_isa *isa;
 } qn_cpu_device;
 
-/* weights.c: the driver's weights_load and weight_free. */
+/* weights.c: the driver's functions for weights. */
 qn_status qn__cpu_weights_load(qn_device *device, const qn_weight_feed *feed, qn_error *err);
+bool qn__cpu_packs_rows(const qn_device *device, qn_type type);
 void qn__cpu_weight_free(qn_device *device, qn_weight *w);
 
 /* program.c: the driver's compile, program_free and run. */

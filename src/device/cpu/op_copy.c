@@ -1,6 +1,7 @@
 /* op_copy.c: COPY, CONCAT, GET_ROWS, SET_ROWS: moving and converting. */
 #include "base/fmath.h"
 #include "device/cpu/op.h"
+#include "device/cpu/pack.h"
 #include "quant/quant.h"
 
 static void prepare_copy(qn_cpu_step *step)
@@ -128,9 +129,18 @@ static bool supports_get_rows(const qn_node *node)
     return qn__quant_get(node->src[0]->type) != NULL;
 }
 
+/* A table that lies packed only: its rows are unpacked where they are needed. */
+static const qn_weight *packed_table(const qn_node *table)
+{
+    return !table->data && table->weight && table->weight->packed ? table->weight : NULL;
+}
+
 static void prepare_get_rows(qn_cpu_step *step)
 {
     qn__cut_rows(step, step->node, QN_TASK_COSTLY);
+    if (packed_table(step->node->src[0])) {
+        step->scratch_bytes = step->node->src[0]->nb[1];
+    }
 }
 
 /* An id that is no row gives zeros. */
@@ -141,15 +151,20 @@ static void run_get_rows(const qn_cpu_step *step, int phase, int64_t task, void 
     const qn_block block = qn__cut_block(step, node, task);
     const bool plain =
         table->type == QN_TYPE_F32 || table->type == QN_TYPE_F16 || table->type == QN_TYPE_BF16;
+    const qn_weight *packed = packed_table(table);
     (void)phase;
-    (void)scratch;
     for (int64_t row = block.row; row < block.row_end; row++) {
         float *out = qn__row(node, qn__row_at(node, row));
         if (ids[row] < 0 || ids[row] >= table->ne[1]) {
             memset(out, 0, (size_t)node->ne[0] * sizeof *out);
             continue;
         }
-        const void *in = qn__row(table, (qn_row_at){ids[row], 0, 0});
+        const void *in = scratch;
+        if (packed) {
+            qn__cpu_unpack_row(packed->type, packed->ne, packed->packed, ids[row], scratch);
+        } else {
+            in = qn__row(table, (qn_row_at){ids[row], 0, 0});
+        }
         if (plain) {
             widen(step->isa->rows, table->type, out, in, node->ne[0]);
         } else {

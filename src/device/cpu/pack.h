@@ -135,4 +135,12 @@ int64_t qn__cpu_pack_first_row(const int64_t ne[4], int64_t group);
 void qn__cpu_pack_rows(qn_type type, const int64_t ne[4], const void *rows, int64_t first_group,
                        int64_t n_groups, void *packed);
 
+/* Whether single rows of this type can be had back from the packed form. */
+bool qn__cpu_unpack_supports(qn_type type);
+
+/* Writes row `row` (numbered through all planes) to `out` as the file has it. Its columns must be
+ * whole blocks. Thread safe. */
+void qn__cpu_unpack_row(qn_type type, const int64_t ne[4], const void *packed, int64_t row,
+                        void *out);
+
 #endif

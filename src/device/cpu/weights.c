@@ -61,7 +61,7 @@ static bool finish_weight(loading *l)
 {
     qn_weight *w = l->w;
     l->w = NULL;
-    if (w->packed && !(w->uses & QN_WEIGHT_ROWS)) {
+    if (w->packed && (!(w->uses & QN_WEIGHT_ROWS) || qn__cpu_unpack_supports(w->type))) {
         w->data = NULL;
     }
     return !l->feed->done || l->feed->done(l->feed->user, w);
@@ -121,6 +121,12 @@ qn_status qn__cpu_weights_load(qn_device *device, const qn_weight_feed *feed, qn
     const qn_pool_work work = {.next = next_weight, .task = load_rows, .user = &l};
     qn__pool_run(pool, (int32_t)l.n_threads, &work);
     return l.status;
+}
+
+bool qn__cpu_packs_rows(const qn_device *device, qn_type type)
+{
+    (void)device;
+    return qn__cpu_unpack_supports(type);
 }
 
 void qn__cpu_weight_free(qn_device *device, qn_weight *w)
