@@ -139,7 +139,9 @@ QN_API int32_t qn_context_n_outputs(const qn_context *ctx);
  * Several rows of a sequence in a decode are for drafts: row j is sampled for the text that goes on
  * with the batch's tokens of the sequence behind its first row, up to the row's own token, and with
  * the j-th next draw of the chain. It is of use only if the tokens accepted for the rows before it
- * are those of the batch. Nothing is consumed or learned by a decode, but by accepting tokens in
+ * are those of the batch. A token between two rows that has no row itself takes no draw and is part
+ * of that text all the same; a grammar follows it as if it were generated.
+ * Nothing is consumed or learned by a decode, but by accepting tokens in
  * the order of the rows (qn_context_sample, or qn_sampler_accept with `generated`). So a decode
  * that fails, or whose rows are not used, changes no later token; a chain can be put back by
  * qn_sampler_copy, and rows of the last decode sampled again.
