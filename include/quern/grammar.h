@@ -48,10 +48,11 @@ QN_API qn_grammar_options qn_grammar_defaults(void);
 
 /*
  * Compiles GBNF text. `vocab` (may be NULL: no token elements, no tokens to match) must outlive the
- * grammar; with its first grammar its pieces are sorted, once. NULL options: the defaults. Errors: QN_ERR_FORMAT (the message says what was expected,
- * then the rest of the text from there; undefined rules; left recursion), QN_ERR_LIMIT (repetitions
- * that blow up, nesting, size), QN_ERR_ARGUMENT (lazy without triggers, a trigger that is no
- * regular expression), QN_ERR_MEMORY. Source: spec of GBNF as llama.cpp reads it.
+ * grammar; with its first grammar its pieces are sorted, once. NULL options: the defaults. Errors:
+ * QN_ERR_FORMAT (the message says what was expected, then the rest of the text from there;
+ * undefined rules; left recursion), QN_ERR_LIMIT (repetitions that blow up, nesting, size),
+ * QN_ERR_ARGUMENT (lazy without triggers, a trigger that is no regular expression), QN_ERR_MEMORY.
+ * Source: spec of GBNF as llama.cpp reads it.
  */
 QN_API qn_status qn_grammar_parse(const char *text, size_t size, const qn_vocab *vocab,
                                   const qn_grammar_options *options, qn_grammar **out,
