@@ -6,6 +6,7 @@
 #   make install   program, library, headers, pkg-config file to PREFIX (DESTDIR honoured)
 #   make format    format all sources;  make check-format only tells
 #   make sanitize  unit tests under the address, undefined-behaviour and thread sanitizers
+#   make aarch64   cross compiler, qemu and libraries for AArch64; build, tests under qemu
 #   make fuzz      every fuzz target for FUZZ_SECONDS
 
 PREFIX ?= /usr/local
@@ -13,7 +14,7 @@ FUZZ_SECONDS ?= 20
 PROMPT ?= <|im_start|>user\nTell me a short story about a miller who grinds flour with two stones.<|im_end|>\n<|im_start|>assistant\n
 SOURCES = $(shell git ls-files '*.c' '*.h')
 
-.PHONY: all build setup demo test install format check-format sanitize fuzz clean
+.PHONY: all build setup demo test install format check-format sanitize aarch64 fuzz clean
 
 all: build
 
@@ -51,6 +52,9 @@ check-format:
 
 sanitize:
 	@tools/sanitize.sh
+
+aarch64:
+	@tools/aarch64.sh
 
 fuzz:
 	@tools/fuzz.sh $(FUZZ_SECONDS)

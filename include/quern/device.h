@@ -41,8 +41,8 @@ typedef struct qn_thread_options {
 } qn_thread_options;
 
 typedef struct qn_device_options {
-    /* Instruction set: "scalar", "avx2", "avx512". NULL: the environment variable QUERN_CPU, or the
-     * best that the machine has. Results do not depend on it. */
+    /* Instruction set: "scalar", "avx2", "avx512", "neon", "neon-dotprod". NULL: the environment
+     * variable QUERN_CPU, or the best that the machine has. Results do not depend on it. */
     const char *isa;
     qn_thread_options threads;
     qn_log log;

@@ -559,7 +559,8 @@ static const cli_flag flags[] = {
     {.names = "--isa",
      .arg = "NAME",
      .kind = CLI_TEXT,
-     .help = "instruction set: scalar, avx2, avx512 (default: the best that the machine has)",
+     .help = "instruction set: scalar, avx2, avx512, neon, neon-dotprod (default: the best that "
+             "the machine has)",
      .offset = AT(common.isa)},
     {.names = "-lm, --load-mode",
      .arg = "MODE",

@@ -43,7 +43,7 @@ static qn_measure peak_of(qn_type type, const char *isa)
     if (!info || !info->quantized) {
         return QN_MEASURE_F32;
     }
-    if (strcmp(isa, "avx512") == 0) {
+    if (strcmp(isa, "avx512") == 0 || strcmp(isa, "neon-dotprod") == 0) {
         return QN_MEASURE_INT8_DOT;
     }
     double bits = 8.0 * (double)info->block_bytes / (double)info->block_values;

@@ -85,8 +85,8 @@ const cli_flag cli_shared_flags[] = {
      .arg = "NAME",
      .kind = CLI_TEXT,
      .group = CLI_GROUP_THREADS,
-     .help = "instruction set: scalar, avx2, avx512 (default: the best that the machine has; "
-             "results do not depend on it)",
+     .help = "instruction set: scalar, avx2, avx512, neon, neon-dotprod (default: the best that "
+             "the machine has; results do not depend on it)",
      .offset = AT(isa)},
     {.names = "-C, --cpu-mask",
      .arg = "HEX",

@@ -305,8 +305,12 @@ PROPERTY(shared_prefix_does_not_matter)
 PROPERTY(removed_tail_does_not_matter)
 PROPERTY(restored_state_does_not_matter)
 
-int main(void)
+/* An argument names the tests to run, as "instruction_set*". */
+int main(int argc, char **argv)
 {
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
 #ifdef QN_TEST_EMULATED
     const struct CMUnitTest emulated[] = {cmocka_unit_test(instruction_set_does_not_matter_test)};
     return cmocka_run_group_tests(emulated, make_models, remove_models);

@@ -188,6 +188,12 @@ QN_INLINE void open_scales(qn_type type, const arrays *a, int64_t b, int r, scal
 
 #if QN_NEON_DOT
 
+/*
+ * Keeps the chains of a few columns beside each other. The compiler would do them one after the
+ * other, and wait for every instruction of a chain on processors that keep the order of the code.
+ */
+#define QN_IN_ORDER(x) __asm__ volatile("" : "+w"(x))
+
 /* sum + w times quad `lane` of q. The instruction wants the lane as a constant. */
 QN_INLINE int32x4_t dot(int32x4_t sum, int8x16_t w, int8x16_t q, int lane)
 {
@@ -220,6 +226,7 @@ QN_INLINE void add_quads(kind how, const int8x16_t w[QUADS][PAIR], const qn_act_
 #pragma GCC unroll 2
             for (int r = 0; r < PAIR; r++) {
                 sum[c][r] = dot(sum[c][r], w[first + i][r], q[c], i);
+                QN_IN_ORDER(sum[c][r]);
             }
         }
     }
