@@ -472,7 +472,7 @@ static void test_windows(void **state)
     static const qn_window kinds[] = {QN_WINDOW_STANDARD, QN_WINDOW_CHUNKED, QN_WINDOW_SYMMETRIC};
     static const int32_t sizes[] = {1, 20, 64, 700};
     for (size_t i = 0; i < 3; i++) {
-        for (size_t j = 0; j < 4; j++) {
+        for (size_t j = 0; j < 4; j += QN_TEST_LIGHT ? 2 : 1) {
             world w = new_world(16, 16, 4, 2, QN_TYPE_F32, QN_TYPE_BF16);
             w.params.window = kinds[i];
             w.params.window_size = sizes[j];
@@ -491,7 +491,7 @@ static void test_windows(void **state)
 static void test_options(void **state)
 {
     (void)state;
-    for (int i = 1; i < 16; i++) {
+    for (int i = 1; i < 16; i += QN_TEST_LIGHT ? 2 : 1) {
         world w = new_world(48, 40, 6, 2, QN_TYPE_F32, QN_TYPE_F32);
         w.with_sinks = i & 1;
         w.params.soft_cap = i & 2 ? 5.0F : 0.0F;
