@@ -18,9 +18,11 @@
 enum {
     TILE_COLS = 128,        /* columns of a task: their activations stay in the cache */
     QUANTIZE_CHUNKS = 8,    /* chunks of activations a task quantizes */
-    TASK_BYTES = 128 << 10, /* weights a task reads, at least where there are enough of them */
-    TASKS_PER_THREAD = 6,   /* so that a late worker costs little */
-    SMALLER = 4             /* share of them that the last tasks take: all workers end together */
+    TASK_BYTES = 128 << 10, /* weights a task reads, at least where there are enough of them … */
+    TASK_GROUPS_MANY = 4,   /* … and groups, where many columns have to come to it for that */
+    MANY_COLS = 32,
+    TASKS_PER_THREAD = 6, /* so that a late worker costs little */
+    SMALLER = 4           /* share of them that the last tasks take: all workers end together */
 };
 
 /* tile[] of the step. */
@@ -80,13 +82,15 @@ static bool supports(const qn_node *node)
     return w && qn__cpu_pack_bytes(w->type, w->ne) != 0;
 }
 
-/* Cuts the groups into tasks, where all of them with all columns are `n_tiles` times n_groups. */
-static void cut_rows(qn_cpu_step *step, int64_t n_tiles)
+/* Cuts the groups into tasks, where all of them with all columns are `n_tiles` times n_groups, in
+ * tiles of n_cols. */
+static void cut_rows(qn_cpu_step *step, int64_t n_tiles, int64_t n_cols)
 {
     const qn_weight *w = weight_of(step);
     const int64_t n_groups = n_groups_of(step), threads = qn__max_i64(1, step->n_threads);
     const int64_t group_bytes = (int64_t)qn__pack_group_bytes(w->type, w->ne[0]);
-    const int64_t wanted = qn__div_up(TASK_BYTES, group_bytes);
+    const int64_t wanted = qn__max_i64(qn__div_up(TASK_BYTES, group_bytes),
+                                       n_cols >= MANY_COLS ? TASK_GROUPS_MANY : 1);
     const int64_t fair = qn__max_i64(1, n_groups * n_tiles / (threads * TASKS_PER_THREAD));
     const int64_t groups = qn__min_i64(wanted, fair);
     const int64_t last = qn__min_i64(n_groups / SMALLER, 2 * threads * groups);
@@ -220,7 +224,7 @@ static void prepare_mul_mat(qn_cpu_step *step)
 {
     step->n_phases = is_quantized(step) ? 2 : 1;
     step->kept_bytes = act_bytes(step);
-    cut_rows(step, n_col_tasks(step) * weight_of(step)->ne[2]);
+    cut_rows(step, n_col_tasks(step) * weight_of(step)->ne[2], step->node->ne[1]);
     step->tile[ACT_TYPE] = weight_of(step)->type;
 }
 
@@ -302,7 +306,8 @@ static void prepare_mul_mat_id(qn_cpu_step *step)
     step->shared_bytes = sizeof(int64_t) +
                          (size_t)n_pairs_of(step) * (sizeof(lot) + sizeof(int32_t)) +
                          (size_t)(weight_of(step)->ne[2] + 1) * sizeof(int32_t);
-    cut_rows(step, qn__min_i64(n_pairs_of(step), weight_of(step)->ne[2]));
+    cut_rows(step, qn__min_i64(n_pairs_of(step), weight_of(step)->ne[2]),
+             n_pairs_of(step) / weight_of(step)->ne[2]);
     step->tile[ACT_TYPE] = weight_of(step)->type;
 }
 
