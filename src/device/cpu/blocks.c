@@ -15,7 +15,9 @@ typedef struct walkers {
     int64_t first, n_cols;
     int64_t row, n_groups; /* first row of the groups */
     int64_t n_chunks, n_levels;
-    float *stack; /* [group][level][column][16 rows] */
+    size_t chunk_bytes, group_bytes;
+    int64_t fetch_bytes; /* of qn_blocks_chunk */
+    float *stack;        /* [group][level][column][16 rows] */
 } walkers;
 
 static size_t level_of(const walkers *w)
@@ -30,10 +32,9 @@ static float *stack_of(const walkers *w, int64_t group)
 
 static const uint8_t *chunk_at(const walkers *w, int64_t group, int64_t index)
 {
-    const qn_type type = w->kernel->type;
     return (const uint8_t *)w->tile->weights +
-           (size_t)(w->row / QN_PACK_ROWS + group) * qn__pack_group_bytes(type, w->tile->k) +
-           (size_t)index * qn__pack_chunk_bytes(type, QN_PACK_CHUNK);
+           (size_t)(w->row / QN_PACK_ROWS + group) * w->group_bytes +
+           (size_t)index * w->chunk_bytes;
 }
 
 /* Joins what waits of a column, adds the bias and writes n_rows <= 16 results. */
@@ -72,14 +73,12 @@ static void walk_chunk(const walkers *w, int64_t group, int64_t index, const uin
     const int64_t values = qn__min_i64(t->k - index * QN_PACK_CHUNK, QN_PACK_CHUNK);
     const int64_t row = w->row + group * QN_PACK_ROWS;
     const int64_t n_rows = qn__min_i64(t->n_rows - row, QN_PACK_ROWS);
-    const int64_t bytes = (int64_t)qn__pack_chunk_bytes(w->kernel->type, QN_PACK_CHUNK);
     qn_blocks_chunk chunk = {.open = open,
                              .n_blocks = values / QN_PACK_BLOCK,
                              .index = index,
                              .fetch = next,
+                             .fetch_bytes = w->fetch_bytes,
                              .level = level_of(w)};
-    const int64_t visits = qn__div_up(w->n_cols, w->kernel->widest) * chunk.n_blocks;
-    chunk.fetch_bytes = qn__div_up(bytes / 64, visits) * 64;
     w->kernel->open(chunk_at(w, group, index), chunk.n_blocks, open);
     for (int64_t c = 0, width = w->kernel->widest; c < w->n_cols; c += width) {
         const qn_act_chunk *x[QN_BLOCKS_WALK];
@@ -99,7 +98,7 @@ static void walk_chunk(const walkers *w, int64_t group, int64_t index, const uin
             finish(w, stack + j * QN_PACK_ROWS, n_rows, t->bias ? t->bias + row : NULL, y[j] + row);
         }
         chunk.fetch += chunk.fetch_bytes * chunk.n_blocks;
-        if (chunk.fetch >= next + bytes) {
+        if (chunk.fetch >= next + w->chunk_bytes) {
             chunk.fetch_bytes = 0;
         }
     }
@@ -128,11 +127,16 @@ void qn__blocks_mul(const qn_blocks_kernel *kernel, const qn_matmul_tile *tile)
     walkers w = {.kernel = kernel,
                  .tile = tile,
                  .n_chunks = qn__div_up(tile->k, QN_PACK_CHUNK),
+                 .chunk_bytes = qn__pack_chunk_bytes(kernel->type, QN_PACK_CHUNK),
+                 .group_bytes = qn__pack_group_bytes(kernel->type, tile->k),
                  .stack = stack};
     w.n_levels = 64 - __builtin_clzll((unsigned long long)w.n_chunks);
     const int64_t n_groups = qn__div_up(tile->n_rows, QN_PACK_ROWS);
     for (w.first = 0; w.first < tile->n_cols; w.first += w.n_cols) {
         w.n_cols = qn__min_i64(tile->n_cols - w.first, QN_BLOCKS_COLS);
+        const int64_t visits =
+            qn__div_up(w.n_cols, kernel->widest) * (QN_PACK_CHUNK / QN_PACK_BLOCK);
+        w.fetch_bytes = qn__div_up((int64_t)w.chunk_bytes / 64, visits) * 64;
         const int64_t most = STACK_FLOATS / ((int64_t)level_of(&w) * w.n_levels);
         for (int64_t g = 0; g < n_groups; g += w.n_groups) {
             w.row = g * QN_PACK_ROWS;

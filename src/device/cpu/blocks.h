@@ -43,7 +43,7 @@ typedef struct qn_blocks_kernel {
 
 void qn__blocks_mul(const qn_blocks_kernel *kernel, const qn_matmul_tile *tile);
 
-/* Asks for the next bytes of chunk->fetch, in block b of a walk. */
+/* Asks for a block's share of the weights that come next, from *at on. */
 QN_INLINE void qn__blocks_fetch(const qn_blocks_chunk *chunk, const uint8_t **at)
 {
     const uint8_t *end = *at + chunk->fetch_bytes;

@@ -457,7 +457,6 @@ QN_INLINE void mul_group_by_few(qn_type type, int cols, const qn_matmul_tile *t,
         const arrays a = arrays_of(type, chunk, n / QN_PACK_BLOCK);
         const qn_act_chunk *x[COLS];
         __m256 acc[2][COLS];
-#pragma GCC unroll 4
         for (int c = 0; c < cols; c++) {
             x[c] = (const qn_act_chunk *)((const uint8_t *)t->x[c] + (size_t)i * t->x_stride);
             acc[0][c] = acc[1][c] = _mm256_setzero_ps();
@@ -469,71 +468,71 @@ QN_INLINE void mul_group_by_few(qn_type type, int cols, const qn_matmul_tile *t,
                 __m256i levels[QUADS], w[QUADS][2];
                 __m256 sum[COLS][2]; /* of the last, only the first is used */
                 scales s;
+                if (cols > 1) { /* mixed, the halves would want more registers than there are */
+                    __asm__ volatile("" ::: "memory");
+                }
                 open_levels(type, &a, b, h, levels);
-#pragma GCC unroll 8
                 for (int q = 0; q < QUADS; q++) {
                     w[q][0] = levels[q];
                 }
                 open_scales(type, &a, b, h, &s);
-#pragma GCC unroll 4
                 for (int c = 0; c < cols; c++) {
                     sum[c][0] = acc[h][c];
                 }
                 dot_block(kind_of(type), (const __m256i(*)[2])w, &s, 1, x, cols, b, sum);
-#pragma GCC unroll 4
                 for (int c = 0; c < cols; c++) {
                     acc[h][c] = sum[c][0];
                 }
             }
         }
-#pragma GCC unroll 4
         for (int c = 0; c < cols; c++) {
             qn__avx2_join(stack[c], i, acc[0][c], acc[1][c]);
         }
         chunk += qn__pack_chunk_bytes(type, n);
     }
-#pragma GCC unroll 4
     for (int c = 0; c < cols; c++) {
         qn__avx2_finish(stack[c], n_chunks, qn__min_i64(t->n_rows - row, QN_PACK_ROWS),
                         t->bias ? t->bias + row : NULL, t->y[c] + row);
     }
 }
 
-QN_INLINE void mul(qn_type type, const qn_blocks_kernel *kernel, const qn_matmul_tile *t)
+typedef void (*few_fn)(const qn_matmul_tile *t, int64_t row);
+
+/* few: by the number of columns, up to n_few. */
+static void mul(const qn_blocks_kernel *kernel, const few_fn *few, int64_t n_few,
+                const qn_matmul_tile *t)
 {
-    if (t->n_cols > few_of(type)) {
+    if (t->n_cols > n_few) {
         qn__blocks_mul(kernel, t);
         return;
     }
     for (int64_t row = 0; row < t->n_rows; row += QN_PACK_ROWS) {
-        switch (t->n_cols) {
-        case 1:
-            mul_group_by_few(type, 1, t, row);
-            break;
-        case 2:
-            mul_group_by_few(type, 2, t, row);
-            break;
-        case 3:
-            mul_group_by_few(type, 3, t, row);
-            break;
-        default:
-            mul_group_by_few(type, few_of(type), t, row);
-            break;
-        }
+        few[t->n_cols](t, row);
     }
 }
 
+#define QN_FEW(name, weights, cols)                                                                \
+    static void few_##name##_##cols(const qn_matmul_tile *t, int64_t row)                          \
+    {                                                                                              \
+        mul_group_by_few(weights, cols, t, row);                                                   \
+    }
 #define QN_MUL(name, weights)                                                                      \
+    QN_FEW(name, weights, 1)                                                                       \
+    QN_FEW(name, weights, 2)                                                                       \
+    QN_FEW(name, weights, 3)                                                                       \
+    QN_FEW(name, weights, 4)                                                                       \
     static void open_##name(const uint8_t *chunk, int64_t n, void *open)                           \
     {                                                                                              \
         open_blocks(weights, chunk, n, open);                                                      \
     }                                                                                              \
     void qn__avx2_mul_##name(const qn_matmul_tile *t)                                              \
     {                                                                                              \
+        static const few_fn few[COLS + 1] = {NULL, few_##name##_1, few_##name##_2, few_##name##_3, \
+                                             few_##name##_4};                                      \
         const qn_blocks_kernel kernel = {.type = weights,                                          \
                                          .open = open_##name,                                      \
                                          .widest = COLS,                                           \
                                          .walk = walks[kind_of(weights)]};                         \
-        mul(weights, &kernel, t);                                                                  \
+        mul(&kernel, few, few_of(weights), t);                                                     \
     }
 QN_MATMUL_BLOCK_TYPES(QN_MUL)
