@@ -117,7 +117,7 @@ static int list_tensors(const model_lines *model, named_tensor *out)
             out[count].line = line;
             out[count].layer = layered ? layer : -1;
             if (layered) {
-                snprintf(out[count].name, TEXT, "blk.%d.%.48s", layer, line->name + 6);
+                snprintf(out[count].name, TEXT, "blk.%d.%.40s", layer, line->name + 6);
             } else {
                 snprintf(out[count].name, TEXT, "%s", line->name);
             }
