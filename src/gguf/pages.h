@@ -10,8 +10,8 @@
 /* The tensor's bytes will be read soon. */
 void qn__gguf_will_need(const qn_gguf *g, const qn_gguf_tensor *tensor);
 
-/* Bytes offset .. offset + bytes of the tensor were copied elsewhere: the whole pages among them may
- * leave the process. */
+/* Bytes offset .. offset + bytes of the tensor were copied elsewhere: the whole pages among them
+ * may leave the process. */
 void qn__gguf_drop(const qn_gguf *g, const qn_gguf_tensor *tensor, size_t offset, size_t bytes);
 
 /* Keeps the tensor's pages in memory. Fails with QN_ERR_IO where the system refuses. */

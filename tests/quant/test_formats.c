@@ -337,7 +337,8 @@ static void bad_scales_are_found(void **state)
                 memset(blocks, 0, sizeof blocks);
                 assert_int_equal(qn__quant_check((qn_type)w.id, blocks, 0, 3, n, &err), QN_OK);
                 memcpy(blocks + 2 * w.info->block_bytes + w.format->half_at[h], &bad[b], 2);
-                assert_int_equal(qn__quant_check((qn_type)w.id, blocks, 0, 3, n, &err), QN_ERR_FORMAT);
+                assert_int_equal(qn__quant_check((qn_type)w.id, blocks, 0, 3, n, &err),
+                                 QN_ERR_FORMAT);
                 assert_non_null(strstr(err.message, "row 2, block 0"));
                 assert_int_equal(qn__quant_check((qn_type)w.id, blocks, 0, 2, n, &err), QN_OK);
             }
