@@ -20,7 +20,7 @@ static const struct {
     {QN_TEST_TINY_GEMMA3, QN_TYPE_BF16, QN_TYPE_F32},
     {QN_TEST_TINY_QWEN3MOE, QN_TYPE_F32, QN_TYPE_BF16},
 };
-#define N_CASES (QN_TEST_LIGHT ? 3 : (int)(sizeof cases / sizeof *cases))
+#define N_CASES (QN_TEST_LIGHT ? 2 : (int)(sizeof cases / sizeof *cases))
 
 typedef struct bench {
     qn_model *model;

@@ -139,7 +139,7 @@ static int32_t write_parts(qn_context *ctx, qn_sampler *s, const int32_t *want, 
 
 static void check_samplers(bool constrained, uint64_t seed)
 {
-    enum { N = QN_TEST_LIGHT ? 20 : 70 };
+    enum { N = QN_TEST_LIGHT ? 8 : 70 };
     qn_context_options o = qn_test_context_options();
     o.n_outputs_max_per_seq = 1 + N_DRAFTS;
     qn_context *outside = qn_test_context(model, &o);

@@ -345,7 +345,7 @@ static void test_random_chains(void **state)
         const char *isa;
     } cases[] = {{0, 1, NULL}, {1, 2, NULL},     {2, 7, NULL}, {3, 1, "scalar"},
                  {5, 2, NULL}, {0, 2, "scalar"}, {4, 1, NULL}};
-    enum { N_CASES = sizeof cases / sizeof *cases, N_ROUNDS = QN_TEST_LIGHT ? 4 : 14 };
+    enum { N_CASES = sizeof cases / sizeof *cases, N_ROUNDS = QN_TEST_LIGHT ? 2 : 14 };
     qn_context *outside = qn_test_context(model, NULL);
     qn_test_random r = {2024};
     for (int i = 0; i < N_CASES; i++) {
