@@ -182,21 +182,11 @@ static void test_bias_then_greedy(void **state)
 
 enum { N_DRAWS = 20000 };
 
-/* Chi-square of draws against the probabilities p[0..n), between its far ends. */
-static void expect_distribution(const char *what, qn_sampler *s, const double *p, size_t n)
+/* Chi-square of the counts against the probabilities p[0..7), between its far ends. */
+static void expect_counts(const char *what, const size_t *counts, const double *p)
 {
-    qn_candidates *c = qn_candidates_make(7, &err);
-    size_t counts[7] = {0};
-    for (int i = 0; i < N_DRAWS; i++) {
-        fill_probs(c, seven, 7);
-        qn_sampler_apply(s, c);
-        assert_true(c->selected >= 0);
-        int32_t id = c->ids[c->selected];
-        counts[id]++;
-        qn_test_ok(qn_sampler_accept(s, id, true, &err), err);
-    }
     double chi = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < 7; i++) {
         double expect = p[i] * N_DRAWS, off = (double)counts[i] - expect;
         if (p[i] > 0) {
             chi += off * off / expect;
@@ -207,38 +197,100 @@ static void expect_distribution(const char *what, qn_sampler *s, const double *p
     if (chi < 0.01 || chi > 30) { /* up to 6 degrees of freedom: 30 is one in 25000 */
         fail_msg("%s: chi-square %g", what, chi);
     }
+}
+
+static void expect_distribution(const char *what, qn_sampler *s, const double *p)
+{
+    qn_candidates *c = qn_candidates_make(7, &err);
+    size_t counts[7] = {0};
+    assert_non_null(s);
+    for (int i = 0; i < N_DRAWS; i++) {
+        fill_probs(c, seven, 7);
+        qn_sampler_apply(s, c);
+        assert_true(c->selected >= 0);
+        int32_t id = c->ids[c->selected];
+        counts[id]++;
+        qn_test_ok(qn_sampler_accept(s, id, true, &err), err);
+    }
+    expect_counts(what, counts, p);
     qn_candidates_free(c);
     qn_sampler_free(s);
+}
+
+/* A member before a draw. */
+static qn_sampler *drawn_behind(qn_sampler *member, uint32_t seed)
+{
+    qn_sampler *chain = qn_sampler_chain(&err);
+    qn_test_ok(qn_sampler_chain_add(chain, member, &err), err);
+    qn_test_ok(qn_sampler_chain_add(chain, qn_sampler_dist(seed, &err), &err), err);
+    return chain;
+}
+
+/* out: p[i]^power of the first n, which then sum to 1. */
+static void powers(double *out, int n, double power)
+{
+    double sum = 0;
+    for (int i = 0; i < 7; i++) {
+        out[i] = i < n ? pow((double)seven[i], power) : 0;
+        sum += out[i];
+    }
+    for (int i = 0; i < 7; i++) {
+        out[i] /= sum;
+    }
 }
 
 static void test_distributions(void **state)
 {
     (void)state;
-    const double cut[7] = {.4 / .9, .25 / .9, .15 / .9, .1 / .9, 0, 0, 0};
-    double plain[7], near[7], sum = 0;
+    double plain[7], cut[7], half[7], usual[7], mixed[7];
+    powers(plain, 7, 1);
+    powers(cut, 4, 1);
+    powers(half, 7, 2);
+    powers(usual, 6, 1.25);
+    expect_distribution("dist", qn_sampler_dist(5, &err), plain);
+    /* mirostats that do not learn (eta 0): mu stays 2 tau */
+    expect_distribution("mirostat 2", qn_sampler_mirostat_v2(6, 1.7F, 0, &err), cut);
+    expect_distribution("mirostat", qn_sampler_mirostat(7, 7, 50, 0, 100, &err), plain);
+    expect_distribution("adaptive-p off", qn_sampler_adaptive_p(-1, .9F, 8, &err), plain);
+    expect_distribution("top-k", drawn_behind(qn_sampler_top_k(4, &err), 11), cut);
+    expect_distribution("top-p", drawn_behind(qn_sampler_top_p(.85F, 0, &err), 12), cut);
+    expect_distribution("min-p", drawn_behind(qn_sampler_min_p(.2F, 0, &err), 13), cut);
+    expect_distribution("temp", drawn_behind(qn_sampler_temp(.5F, &err), 14), half);
+    qn_sampling_options options = qn_sampling_defaults();
+    options.seed = 15;
+    options.top_p = .97F;
+    expect_distribution("the usual chain", qn_sampler_from_options(&options, &err), usual);
+    /* XTC at half of the places: all tokens from .1 on go but that of .1 */
     for (int i = 0; i < 7; i++) {
-        plain[i] = (double)seven[i];
-        double d = fabs((plain[i] - .3) / .3);
+        mixed[i] = .5 * plain[i] + (i < 3 ? 0 : .5 * plain[i] / .2);
+    }
+    expect_distribution("xtc", drawn_behind(qn_sampler_xtc(.5F, .09F, 0, 9, &err), 10), mixed);
+}
+
+/* Adaptive-p learns from every pick, so what is known exactly is the first one of many seeds. */
+static void test_first_picks_of_adaptive_p(void **state)
+{
+    (void)state;
+    qn_candidates *c = qn_candidates_make(7, &err);
+    size_t counts[7] = {0};
+    double near[7], sum = 0;
+    for (int i = 0; i < 7; i++) {
+        double d = fabs(((double)seven[i] - .3) / .3);
         near[i] = exp(5 - 10 * d * d / (1 + d));
         sum += near[i];
     }
     for (int i = 0; i < 7; i++) {
         near[i] /= sum;
     }
-    expect_distribution("dist", qn_sampler_dist(5, &err), plain, 7);
-    /* mirostats that do not learn (eta 0): mu stays 2 tau */
-    expect_distribution("mirostat 2", qn_sampler_mirostat_v2(6, 1.7F, 0, &err), cut, 7);
-    expect_distribution("mirostat", qn_sampler_mirostat(7, 7, 50, 0, 100, &err), plain, 7);
-    expect_distribution("adaptive-p off", qn_sampler_adaptive_p(-1, .9F, 8, &err), plain, 7);
-    /* XTC at half of the places: all tokens from .1 on go but that of .1 */
-    qn_sampler *chain = qn_sampler_chain(&err);
-    qn_test_ok(qn_sampler_chain_add(chain, qn_sampler_xtc(.5F, .09F, 0, 9, &err), &err), err);
-    qn_test_ok(qn_sampler_chain_add(chain, qn_sampler_dist(10, &err), &err), err);
-    double mixed[7];
-    for (int i = 0; i < 7; i++) {
-        mixed[i] = .5 * plain[i] + (i < 3 ? 0 : .5 * plain[i] / .2);
+    for (int i = 0; i < N_DRAWS; i++) {
+        qn_sampler *s = qn_sampler_adaptive_p(.3F, .9F, (uint32_t)i, &err);
+        fill_probs(c, seven, 7);
+        qn_sampler_apply(s, c);
+        counts[c->ids[c->selected]]++;
+        qn_sampler_free(s);
     }
-    expect_distribution("xtc", chain, mixed, 7);
+    expect_counts("adaptive-p", counts, near);
+    qn_candidates_free(c);
 }
 
 /* The mean probability of what adaptive-p picks comes near its target; that of the surprise of
@@ -274,7 +326,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mirostat),      cmocka_unit_test(test_adaptive_p),
         cmocka_unit_test(test_chains),        cmocka_unit_test(test_bias_then_greedy),
-        cmocka_unit_test(test_distributions), cmocka_unit_test(test_learning),
+        cmocka_unit_test(test_distributions), cmocka_unit_test(test_first_picks_of_adaptive_p),
+        cmocka_unit_test(test_learning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
