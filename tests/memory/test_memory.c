@@ -203,6 +203,7 @@ static void run_random(bool windows, int64_t n_ctx, uint64_t seed, int steps)
     static fixture f;
     fixture_make(&f, n_ctx, windows);
     f.random.state = seed;
+    steps /= QN_TEST_LIGHT ? 4 : 1;
     for (int i = 0; i < steps; i++) {
         int32_t what = below(&f, 40);
         if (what < 18) {
