@@ -116,6 +116,23 @@ typedef struct qn_cpu_matmul_fns {
     qn_matmul_fn mul[QN_TYPE_COUNT]; /* NULL: not supported */
 } qn_cpu_matmul_fns;
 
+/* Where the arrays of a chunk of n blocks lie. */
+typedef struct qn_pack_arrays {
+    const uint8_t *low, *high, *sub, *scale, *super;
+} qn_pack_arrays;
+
+QN_INLINE qn_pack_arrays qn__pack_arrays_of(qn_type type, const uint8_t *chunk, int64_t n)
+{
+    const qn_pack_layout at = qn__pack_layout(type);
+    qn_pack_arrays a;
+    a.low = chunk;
+    a.high = a.low + n * at.low;
+    a.sub = a.high + n * at.high;
+    a.scale = a.sub + n * at.sub;
+    a.super = a.scale + n * at.scale;
+    return a;
+}
+
 /*
  * Asks for the bytes that the products come to QN_FETCH_AHEAD later: the share of block b of a
  * chunk. The weights are one stream, but the processor's own prefetch stays so close behind it that

@@ -34,11 +34,10 @@ static inline v16 v_give_sign(v16 x, v16 sign)
     return vi_float(vi_or(v_bits(x), vi_and(v_bits(sign), vi_set(INT32_MIN))));
 }
 
-static inline v16 v_exp(v16 x)
+/* e^x = p 2^e for x between QN_EXP_LOW and QN_EXP_HIGH: p, near 1; *e. */
+QN_VECTOR_INLINE v16 v_exp_parts(v16 x, v16i *e)
 {
     const v16 round = v_set(QN_ROUND);
-    x = v_max(v_set(QN_EXP_LOW), x);
-    x = v_min(v_set(QN_EXP_HIGH), x);
     v16 t = v_fma(x, v_set(QN_LOG2_E), round);
     v16 n = v_sub(t, round);
     v16 r = v_fma(n, v_set(-QN_LN2_HIGH), x);
@@ -48,8 +47,16 @@ static inline v16 v_exp(v16 x)
     p = v_fma(p, r, v_set(QN_EXP_2));
     p = v_fma(p, r, v_set(QN_EXP_1));
     p = v_fma(p, r, v_set(QN_EXP_0));
-    p = v_add(v_fma(p, v_mul(r, r), r), v_set(1.0F));
-    v16i e = vi_sub(v_bits(t), v_bits(round));
+    *e = vi_sub(v_bits(t), v_bits(round));
+    return v_add(v_fma(p, v_mul(r, r), r), v_set(1.0F));
+}
+
+static inline v16 v_exp(v16 x)
+{
+    x = v_max(v_set(QN_EXP_LOW), x);
+    x = v_min(v_set(QN_EXP_HIGH), x);
+    v16i e;
+    v16 p = v_exp_parts(x, &e);
     v16i half = vi_half(e);
     v16i bias = vi_set(127);
     v16 first = vi_float(vi_to_exponent(vi_add(half, bias)));

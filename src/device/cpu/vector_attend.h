@@ -21,18 +21,9 @@
  * product with a power of two is an addition to the exponent. */
 ALWAYS v16 v_exp_plain(v16 x)
 {
-    const v16 round = v_set(QN_ROUND);
-    v16 t = v_fma(x, v_set(QN_LOG2_E), round);
-    v16 n = v_sub(t, round);
-    v16 r = v_fma(n, v_set(-QN_LN2_HIGH), x);
-    r = v_fma(n, v_set(-QN_LN2_LOW), r);
-    v16 p = v_set(QN_EXP_4);
-    p = v_fma(p, r, v_set(QN_EXP_3));
-    p = v_fma(p, r, v_set(QN_EXP_2));
-    p = v_fma(p, r, v_set(QN_EXP_1));
-    p = v_fma(p, r, v_set(QN_EXP_0));
-    p = v_add(v_fma(p, v_mul(r, r), r), v_set(1.0F));
-    return vi_float(vi_add(v_bits(p), vi_to_exponent(vi_sub(v_bits(t), v_bits(round)))));
+    v16i e;
+    const v16 p = v_exp_parts(x, &e);
+    return vi_float(vi_add(v_bits(p), vi_to_exponent(e)));
 }
 
 /* Products --------------------------------------------------------------------------------------

@@ -70,23 +70,6 @@ typedef struct scales {
     __m256i minimum; /* Q2_K: 16-bit pairs (minimum 0, minimum 1) */
 } scales;
 
-/* Where the arrays of a chunk of n blocks lie. */
-typedef struct arrays {
-    const uint8_t *low, *high, *sub, *scale, *super;
-} arrays;
-
-QN_INLINE arrays arrays_of(qn_type type, const uint8_t *chunk, int64_t n)
-{
-    const qn_pack_layout at = qn__pack_layout(type);
-    arrays a;
-    a.low = chunk;
-    a.high = a.low + n * at.low;
-    a.sub = a.high + n * at.high;
-    a.scale = a.sub + n * at.sub;
-    a.super = a.scale + n * at.scale;
-    return a;
-}
-
 QN_INLINE __m256i load(const uint8_t *p)
 {
     return _mm256_loadu_si256((const __m256i *)p);
@@ -109,7 +92,8 @@ QN_INLINE __m256i table_of(const int8_t *values, int add)
 }
 
 /* The 8 quads of block b, rows 8 half .. 8 half + 7, as the chain of the format takes them. */
-QN_INLINE void open_levels(qn_type type, const arrays *a, int64_t b, int half, __m256i w[QUADS])
+QN_INLINE void open_levels(qn_type type, const qn_pack_arrays *a, int64_t b, int half,
+                           __m256i w[QUADS])
 {
     const qn_pack_layout at = qn__pack_layout(type);
     const uint8_t *low = a->low + b * at.low + 32 * half;
@@ -165,7 +149,7 @@ QN_INLINE __m256 e8m0(const uint8_t *p)
 }
 
 /* Scales of block b, rows 8 half .. 8 half + 7. */
-QN_INLINE void open_scales(qn_type type, const arrays *a, int64_t b, int half, scales *s)
+QN_INLINE void open_scales(qn_type type, const qn_pack_arrays *a, int64_t b, int half, scales *s)
 {
     const qn_pack_layout at = qn__pack_layout(type);
     const uint8_t *sub = a->sub + b * at.sub + 8 * half, *scale = a->scale + b * at.scale;
@@ -345,7 +329,7 @@ _Static_assert(sizeof(open_chunk) <= QN_BLOCKS_OPEN_BYTES, "an open chunk");
 QN_INLINE void open_blocks(qn_type type, const uint8_t *chunk, int64_t n, open_chunk *out)
 {
     const kind how = kind_of(type);
-    const arrays a = arrays_of(type, chunk, n);
+    const qn_pack_arrays a = qn__pack_arrays_of(type, chunk, n);
     for (int64_t b = 0; b < n; b++) {
         for (int h = 0; h < 2; h++) {
             __m256i w[QUADS];
@@ -454,7 +438,7 @@ QN_INLINE void mul_group_by_few(qn_type type, int cols, const qn_matmul_tile *t,
     qn_avx2_stack stack[COLS];
     for (int64_t i = 0; i < n_chunks; i++) {
         const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
-        const arrays a = arrays_of(type, chunk, n / QN_PACK_BLOCK);
+        const qn_pack_arrays a = qn__pack_arrays_of(type, chunk, n / QN_PACK_BLOCK);
         const qn_act_chunk *x[COLS];
         __m256 acc[2][COLS];
         for (int c = 0; c < cols; c++) {

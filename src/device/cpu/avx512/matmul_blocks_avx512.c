@@ -61,23 +61,6 @@ typedef struct scales {
     __m512 sub[2], minimum[2]; /* of sub-block 0, 1: integers; minima: Q2_K */
 } scales;
 
-/* Where the arrays of a chunk of n blocks lie. */
-typedef struct arrays {
-    const uint8_t *low, *high, *sub, *scale, *super;
-} arrays;
-
-QN_INLINE arrays arrays_of(qn_type type, const uint8_t *chunk, int64_t n)
-{
-    const qn_pack_layout at = qn__pack_layout(type);
-    arrays a;
-    a.low = chunk;
-    a.high = a.low + n * at.low;
-    a.sub = a.high + n * at.high;
-    a.scale = a.sub + n * at.sub;
-    a.super = a.scale + n * at.scale;
-    return a;
-}
-
 /* Opening ----------------------------------------------------------------------------------------
  */
 
@@ -96,7 +79,7 @@ QN_INLINE __m512i table_of(const int8_t *values, int add)
 }
 
 /* The 8 quads of block b as unsigned bytes. */
-QN_INLINE void open_levels(qn_type type, const arrays *a, int64_t b, __m512i w[QUADS])
+QN_INLINE void open_levels(qn_type type, const qn_pack_arrays *a, int64_t b, __m512i w[QUADS])
 {
     const qn_pack_layout at = qn__pack_layout(type);
     const uint8_t *low = a->low + b * at.low, *high = a->high + b * at.high;
@@ -156,7 +139,7 @@ QN_INLINE __m512 e8m0(const uint8_t *p)
     return _mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, is_small, small));
 }
 
-QN_INLINE void open_scales(qn_type type, const arrays *a, int64_t b, scales *s)
+QN_INLINE void open_scales(qn_type type, const qn_pack_arrays *a, int64_t b, scales *s)
 {
     const qn_pack_layout at = qn__pack_layout(type);
     const uint8_t *sub = a->sub + b * at.sub, *scale = a->scale + b * at.scale;
@@ -264,7 +247,7 @@ _Static_assert(sizeof(open_chunk) <= QN_BLOCKS_OPEN_BYTES, "an open chunk");
 QN_INLINE void open_blocks(qn_type type, const uint8_t *chunk, int64_t n, open_chunk *out)
 {
     const kind how = kind_of(type);
-    const arrays a = arrays_of(type, chunk, n);
+    const qn_pack_arrays a = qn__pack_arrays_of(type, chunk, n);
     for (int64_t b = 0; b < n; b++) {
         scales s;
         open_levels(type, &a, b, out->w[b]);
@@ -366,7 +349,7 @@ QN_INLINE void mul_group_by_few(qn_type type, int cols, const qn_matmul_tile *t,
     qn_avx512_stack stack[COLS];
     for (int64_t i = 0; i < n_chunks; i++) {
         const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
-        const arrays a = arrays_of(type, chunk, n / QN_PACK_BLOCK);
+        const qn_pack_arrays a = qn__pack_arrays_of(type, chunk, n / QN_PACK_BLOCK);
         const qn_act_chunk *x[COLS];
         __m512 acc[COLS];
 #pragma GCC unroll 8

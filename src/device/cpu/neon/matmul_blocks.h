@@ -63,23 +63,6 @@ typedef struct scales {
     int32x4_t sub[2], minimum[2]; /* of sub-block 0, 1; minima: Q2_K */
 } scales;
 
-/* Where the arrays of a chunk of n blocks lie. */
-typedef struct arrays {
-    const uint8_t *low, *high, *sub, *scale, *super;
-} arrays;
-
-QN_INLINE arrays arrays_of(qn_type type, const uint8_t *chunk, int64_t n)
-{
-    const qn_pack_layout at = qn__pack_layout(type);
-    arrays a;
-    a.low = chunk;
-    a.high = a.low + n * at.low;
-    a.sub = a.high + n * at.high;
-    a.scale = a.sub + n * at.sub;
-    a.super = a.scale + n * at.scale;
-    return a;
-}
-
 /* Opening ----------------------------------------------------------------------------------------
  */
 
@@ -95,7 +78,7 @@ QN_INLINE uint8x16_t bits_of(uint8x16_t x, int from, int bits, int to)
 }
 
 /* The 8 quads of block b, rows 8 half .. 8 half + 7. */
-QN_INLINE void open_levels(qn_type type, const arrays *a, int64_t b, int half,
+QN_INLINE void open_levels(qn_type type, const qn_pack_arrays *a, int64_t b, int half,
                            int8x16_t w[QUADS][PAIR])
 {
     const qn_pack_layout at = qn__pack_layout(type);
@@ -153,7 +136,7 @@ QN_INLINE float32x4_t e8m0(const uint8_t *p)
 }
 
 /* Scales of block b, rows 4 r .. 4 r + 3. */
-QN_INLINE void open_scales(qn_type type, const arrays *a, int64_t b, int r, scales *s)
+QN_INLINE void open_scales(qn_type type, const qn_pack_arrays *a, int64_t b, int r, scales *s)
 {
     const qn_pack_layout at = qn__pack_layout(type);
     const uint8_t *sub = a->sub + b * at.sub + 4 * r, *scale = a->scale + b * at.scale;
@@ -347,7 +330,7 @@ typedef void (*open_fn)(const uint8_t *chunk, int64_t n, open_chunk *out);
 
 QN_INLINE void open_blocks(qn_type type, const uint8_t *chunk, int64_t n, open_chunk *out)
 {
-    const arrays a = arrays_of(type, chunk, n);
+    const qn_pack_arrays a = qn__pack_arrays_of(type, chunk, n);
     for (int64_t b = 0; b < n; b++) {
         qn__fetch_ahead(type, chunk, b);
         for (int h = 0; h < 2; h++) {
@@ -445,7 +428,7 @@ QN_INLINE void mul_group_by_few(qn_type type, int cols, const qn_matmul_tile *t,
     qn_neon_stack stack[2];
     for (int64_t i = 0; i < n_chunks; i++) {
         const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
-        const arrays a = arrays_of(type, chunk, n / QN_PACK_BLOCK);
+        const qn_pack_arrays a = qn__pack_arrays_of(type, chunk, n / QN_PACK_BLOCK);
         const qn_act_chunk *x[2];
         float32x4_t acc[2][COLS][PAIR];
 #pragma GCC unroll 2
