@@ -5,7 +5,7 @@
 
 enum {
     PANEL = 4,              /* chunks of a panel */
-    STACK_FLOATS = 24 << 10 /* of all groups that walk together */
+    STACK_FLOATS = 48 << 10 /* of all groups that walk together */
 };
 
 /* The columns first .. first + n_cols of a tile with groups that share a stack. */
@@ -18,6 +18,7 @@ typedef struct walkers {
     size_t chunk_bytes, group_bytes;
     int64_t fetch_bytes; /* of qn_blocks_chunk */
     float *stack;        /* [group][level][column][16 rows] */
+    uint8_t *acts;       /* [chunk of the panel][column]: prepared activations */
 } walkers;
 
 static size_t level_of(const walkers *w)
@@ -35,6 +36,22 @@ static const uint8_t *chunk_at(const walkers *w, int64_t group, int64_t index)
     return (const uint8_t *)w->tile->weights +
            (size_t)(w->row / QN_PACK_ROWS + group) * w->group_bytes +
            (size_t)index * w->chunk_bytes;
+}
+
+static int64_t values_of(const walkers *w, int64_t index)
+{
+    return qn__min_i64(w->tile->k - index * QN_PACK_CHUNK, QN_PACK_CHUNK);
+}
+
+static const qn_act_chunk *act_at(const walkers *w, int64_t column, int64_t index)
+{
+    return (const qn_act_chunk *)((const uint8_t *)w->tile->x[w->first + column] +
+                                  (size_t)index * w->tile->x_stride);
+}
+
+static uint8_t *prepared_at(const walkers *w, int64_t column, int64_t index)
+{
+    return w->acts + (index % PANEL * w->n_cols + column) * QN_BLOCKS_ACT_BYTES;
 }
 
 /* Joins what waits of a column, adds the bias and writes n_rows <= 16 results. */
@@ -70,11 +87,10 @@ static void walk_chunk(const walkers *w, int64_t group, int64_t index, const uin
 {
     const qn_matmul_tile *t = w->tile;
     const bool is_last = index + 1 == w->n_chunks;
-    const int64_t values = qn__min_i64(t->k - index * QN_PACK_CHUNK, QN_PACK_CHUNK);
     const int64_t row = w->row + group * QN_PACK_ROWS;
     const int64_t n_rows = qn__min_i64(t->n_rows - row, QN_PACK_ROWS);
     qn_blocks_chunk chunk = {.open = open,
-                             .n_blocks = values / QN_PACK_BLOCK,
+                             .n_blocks = values_of(w, index) / QN_PACK_BLOCK,
                              .index = index,
                              .fetch = next,
                              .fetch_bytes = w->fetch_bytes,
@@ -86,13 +102,13 @@ static void walk_chunk(const walkers *w, int64_t group, int64_t index, const uin
         float *const *y = t->y + w->first + c;
         width = qn__min_i64(width, w->n_cols - c);
         for (int64_t j = 0; j < width; j++) {
-            x[j] = (const qn_act_chunk *)((const uint8_t *)t->x[w->first + c + j] +
-                                          (size_t)index * t->x_stride);
+            x[j] = act_at(w, c + j, index);
             if (is_last) {
                 __builtin_prefetch(y[j] + row, 1);
                 __builtin_prefetch(y[j] + row + n_rows - 1, 1);
             }
         }
+        chunk.acts = prepared_at(w, c, index);
         w->kernel->walk[width](&chunk, x, stack);
         for (int64_t j = 0; is_last && j < width; j++) {
             finish(w, stack + j * QN_PACK_ROWS, n_rows, t->bias ? t->bias + row : NULL, y[j] + row);
@@ -104,11 +120,23 @@ static void walk_chunk(const walkers *w, int64_t group, int64_t index, const uin
     }
 }
 
+/* The activations of a panel, where the kernel wants them in a form of its own. */
+static void prepare(const walkers *w, int64_t panel, int64_t end)
+{
+    for (int64_t i = panel; w->kernel->prepare && i < end; i++) {
+        for (int64_t c = 0; c < w->n_cols; c++) {
+            w->kernel->prepare(act_at(w, c, i), values_of(w, i) / QN_PACK_BLOCK,
+                               prepared_at(w, c, i));
+        }
+    }
+}
+
 static void mul_groups(const walkers *w)
 {
     _Alignas(64) uint8_t open[QN_BLOCKS_OPEN_BYTES];
     for (int64_t panel = 0; panel < w->n_chunks; panel += PANEL) {
         const int64_t end = qn__min_i64(panel + PANEL, w->n_chunks);
+        prepare(w, panel, end);
         for (int64_t g = 0; g < w->n_groups; g++) {
             for (int64_t i = panel; i < end; i++) {
                 const uint8_t *next = i + 1 < end           ? chunk_at(w, g, i + 1)
@@ -124,12 +152,14 @@ static void mul_groups(const walkers *w)
 void qn__blocks_mul(const qn_blocks_kernel *kernel, const qn_matmul_tile *tile)
 {
     _Alignas(64) float stack[STACK_FLOATS];
+    _Alignas(64) uint8_t acts[PANEL * QN_BLOCKS_COLS * QN_BLOCKS_ACT_BYTES];
     walkers w = {.kernel = kernel,
                  .tile = tile,
                  .n_chunks = qn__div_up(tile->k, QN_PACK_CHUNK),
                  .chunk_bytes = qn__pack_chunk_bytes(kernel->type, QN_PACK_CHUNK),
                  .group_bytes = qn__pack_group_bytes(kernel->type, tile->k),
-                 .stack = stack};
+                 .stack = stack,
+                 .acts = acts};
     w.n_levels = 64 - __builtin_clzll((unsigned long long)w.n_chunks);
     const int64_t n_groups = qn__div_up(tile->n_rows, QN_PACK_ROWS);
     for (w.first = 0; w.first < tile->n_cols; w.first += w.n_cols) {

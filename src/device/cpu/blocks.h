@@ -14,9 +14,10 @@
 #include "device/cpu/matmul.h"
 
 enum {
-    QN_BLOCKS_COLS = 64,           /* columns of a block */
-    QN_BLOCKS_WALK = 8,            /* most columns of a walk */
-    QN_BLOCKS_OPEN_BYTES = 8 << 10 /* an open chunk has at most; aligned to 64 */
+    QN_BLOCKS_COLS = 64,            /* columns of a block */
+    QN_BLOCKS_WALK = 8,             /* most columns of a walk */
+    QN_BLOCKS_OPEN_BYTES = 9 << 10, /* an open chunk has at most; aligned to 64 */
+    QN_BLOCKS_ACT_BYTES = 512       /* what a kernel makes of a column's chunk, if it does */
 };
 
 /* An open chunk on its way. */
@@ -26,6 +27,7 @@ typedef struct qn_blocks_chunk {
     int64_t index;        /* of the chunk in its row */
     const uint8_t *fetch; /* weights that are opened next … */
     int64_t fetch_bytes;  /* … of which a block of a walk asks for so many, a multiple of 64 */
+    const void *acts;     /* what `prepare` made of the columns, one behind the other */
     size_t level;         /* floats from one level of the stacks to the next */
 } qn_blocks_chunk;
 
@@ -37,6 +39,9 @@ typedef void (*qn_blocks_walk_fn)(const qn_blocks_chunk *chunk, const qn_act_chu
 typedef struct qn_blocks_kernel {
     qn_type type;
     void (*open)(const uint8_t *chunk, int64_t n_blocks, void *open);
+    /* Brings a column's chunk into QN_BLOCKS_ACT_BYTES of another form, once for all groups of a
+     * tile; NULL where walks take it as it is. */
+    void (*prepare)(const qn_act_chunk *x, int64_t n_blocks, void *out);
     int64_t widest;                /* columns of a walk */
     const qn_blocks_walk_fn *walk; /* by the number of columns, 1 .. widest */
 } qn_blocks_kernel;

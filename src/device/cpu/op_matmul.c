@@ -19,7 +19,7 @@ enum {
     TILE_COLS = 128,        /* columns of a task: their activations stay in the cache */
     QUANTIZE_CHUNKS = 8,    /* chunks of activations a task quantizes */
     TASK_BYTES = 128 << 10, /* weights a task reads, at least where there are enough of them … */
-    TASK_GROUPS_MANY = 4,   /* … and groups, where many columns have to come to it for that */
+    TASK_GROUPS_MANY = 8,   /* … and groups, where many columns have to come to it for that */
     MANY_COLS = 32,
     TASKS_PER_THREAD = 6, /* so that a late worker costs little */
     SMALLER = 4           /* share of them that the last tasks take: all workers end together */

@@ -317,14 +317,27 @@ QN_INLINE void dot_block(kind how, const __m256i w[][2], const scales *s, int ha
 /* Several columns --------------------------------------------------------------------------------
  */
 
-/* The parts of the scales that a kind has no use for are never touched. */
+/* The parts that a kind has no use for are never touched. */
 typedef struct open_chunk {
-    __m256i w[8][QUADS][2];
+    __m256i w[8][QUADS][2]; /* KIND_SIGNED: the magnitudes … */
     __m256 d[8][2], m[8][2];
-    __m256i sub[8][2][2], minimum[8][2];
+    union {
+        struct {
+            __m256i sub[8][2][2], minimum[8][2];
+        };
+        __m256i pick[8][QUADS][2]; /* … and where each finds its activation (signed_acts) */
+    };
 } open_chunk;
 
 _Static_assert(sizeof(open_chunk) <= QN_BLOCKS_OPEN_BYTES, "an open chunk");
+
+/* The place of each level's activation in a quad and its negative: 0 .. 3, or 4 .. 7 of a level
+ * below zero. */
+QN_INLINE __m256i pick_of(__m256i w)
+{
+    const __m256i below = _mm256_and_si256(_mm256_srli_epi16(w, 5), _mm256_set1_epi8(4));
+    return _mm256_or_si256(below, _mm256_set1_epi32(0x03020100));
+}
 
 QN_INLINE void open_blocks(qn_type type, const uint8_t *chunk, int64_t n, open_chunk *out)
 {
@@ -336,7 +349,10 @@ QN_INLINE void open_blocks(qn_type type, const uint8_t *chunk, int64_t n, open_c
             scales s;
             open_levels(type, &a, b, h, w);
             for (int i = 0; i < QUADS; i++) {
-                out->w[b][i][h] = w[i];
+                out->w[b][i][h] = how == KIND_SIGNED ? _mm256_abs_epi8(w[i]) : w[i];
+                if (how == KIND_SIGNED) {
+                    out->pick[b][i][h] = pick_of(w[i]);
+                }
             }
             open_scales(type, &a, b, h, &s);
             out->d[b][h] = s.d;
@@ -351,6 +367,60 @@ QN_INLINE void open_blocks(qn_type type, const uint8_t *chunk, int64_t n, open_c
                 out->minimum[b][h] = s.minimum;
             }
         }
+    }
+}
+
+/* A column's activations with their negatives, [block][quad][sign][4], the quads of a block in the
+ * order 0 1 4 5 2 3 6 7. */
+typedef int8_t signed_acts[8][QUADS][2][4];
+
+_Static_assert(sizeof(signed_acts) == QN_BLOCKS_ACT_BYTES, "prepared activations");
+
+static void prepare_signed(const qn_act_chunk *x, int64_t n_blocks, void *out)
+{
+    signed_acts *acts = out;
+    for (int64_t b = 0; b < n_blocks; b++) {
+        const __m256i q = load((const uint8_t *)x->q[b]);
+        const __m256i minus = _mm256_sub_epi8(_mm256_setzero_si256(), q);
+        __m256i *to = (__m256i *)(*acts)[b];
+        _mm256_store_si256(to, _mm256_unpacklo_epi32(q, minus));
+        _mm256_store_si256(to + 1, _mm256_unpackhi_epi32(q, minus));
+    }
+}
+
+/* Block b of 16 rows of signed bytes, as dot_block. A shuffle picks for each magnitude its
+ * activation with the sign of the level: unlike `sign` it keeps off the multipliers' pipes. */
+QN_INLINE void dot_signed(const open_chunk *w, const scales *s, const signed_acts *acts,
+                          const qn_act_chunk *const x[], int cols, int64_t b, __m256 acc[][2])
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i sum[COLS][2];
+#pragma GCC unroll 4
+    for (int c = 0; c < cols; c++) {
+        sum[c][0] = sum[c][1] = _mm256_setzero_si256();
+        __builtin_prefetch(acts[cols + c][b]); /* the columns of the next walk */
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < QUADS; i++) {
+        const int at = (i & 1) | (i & 4) >> 1 | (i & 2) << 1;
+#pragma GCC unroll 4
+        for (int c = 0; c < cols; c++) {
+            int64_t both;
+            memcpy(&both, acts[c][b][at], sizeof both);
+            const __m256i q = _mm256_set1_epi64x(both);
+#pragma GCC unroll 2
+            for (int h = 0; h < 2; h++) {
+                const __m256i picked = _mm256_shuffle_epi8(q, w->pick[b][i][h]);
+                const __m256i pairs = _mm256_maddubs_epi16(w->w[b][i][h], picked);
+                sum[c][h] = _mm256_add_epi32(sum[c][h], _mm256_madd_epi16(pairs, ones));
+                QN_IN_REGISTER(sum[c][h]);
+            }
+        }
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < cols; c++) {
+        acc[c][0] = take(KIND_SIGNED, &s[0], x[c], b, sum[c][0], acc[c][0]);
+        acc[c][1] = take(KIND_SIGNED, &s[1], x[c], b, sum[c][1], acc[c][1]);
     }
 }
 
@@ -381,7 +451,11 @@ QN_INLINE void walk(kind how, int cols, const qn_blocks_chunk *chunk, const qn_a
                 s[h].minimum = w->minimum[b][h];
             }
         }
-        dot_block(how, (const __m256i(*)[2])w->w[b], s, 2, x, cols, b, acc);
+        if (how == KIND_SIGNED) {
+            dot_signed(w, s, chunk->acts, x, cols, b, acc);
+        } else {
+            dot_block(how, (const __m256i(*)[2])w->w[b], s, 2, x, cols, b, acc);
+        }
     }
     const int count = qn__join_count(chunk->index);
 #pragma GCC unroll 4
@@ -513,10 +587,12 @@ static void mul(const qn_blocks_kernel *kernel, const few_fn *few, int64_t n_few
     {                                                                                              \
         static const few_fn few[COLS + 1] = {NULL, few_##name##_1, few_##name##_2, few_##name##_3, \
                                              few_##name##_4};                                      \
-        const qn_blocks_kernel kernel = {.type = weights,                                          \
-                                         .open = open_##name,                                      \
-                                         .widest = COLS,                                           \
-                                         .walk = walks[kind_of(weights)]};                         \
+        const qn_blocks_kernel kernel = {                                                          \
+            .type = weights,                                                                       \
+            .open = open_##name,                                                                   \
+            .prepare = kind_of(weights) == KIND_SIGNED ? prepare_signed : NULL,                    \
+            .widest = COLS,                                                                        \
+            .walk = walks[kind_of(weights)]};                                                      \
         mul(&kernel, few, few_of(weights), t);                                                     \
     }
 QN_MATMUL_BLOCK_TYPES(QN_MUL)
