@@ -8,6 +8,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "cli/bench.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -27,8 +28,6 @@ typedef struct bench {
     qn_device *device;
     int32_t device_threads;
     bench_weight weight;
-    double read_speed[MAX_THREAD_COUNT + 1]; /* by threads; 0: not measured, below 0: cannot be */
-    double peak_speed[MAX_THREAD_COUNT + 1][QN_MEASURE_COUNT];
     bench_table tables[2];
     uint32_t random; /* state of the token ids */
     int32_t n_done, n_tests;
@@ -156,49 +155,51 @@ static bool open_device(bench *b, int32_t n_threads)
     return cli_open_device(&common, &b->log, &b->device);
 }
 
-/* A measured speed, from the cache if it was measured before; below 0 where it cannot be. */
-static double speed(bench *b, qn_measure what, double *cached)
+/* Adds half of a measured speed; what cannot be measured makes it -infinity. */
+static void add_speed(bench *b, qn_measure what, double *sum)
 {
     qn_error err = {0};
-    if (*cached == 0 &&
-        qn_device_measure(b->device, what, b->device_threads, 0, cached, &err) != QN_OK) {
-        *cached = -1;
+    double speed = 0;
+    if (qn_device_measure(b->device, what, b->device_threads, 0, &speed, &err) != QN_OK) {
+        speed = -INFINITY;
     }
-    return *cached;
+    *sum += speed / 2;
+}
+
+/* Called before a test and after it, since other guests of a machine make its speed drift. */
+static void measure_limits(bench *b, bench_result *r)
+{
+    if (b->o->limits) {
+        add_speed(b, QN_MEASURE_READ, &r->read_speed);
+        add_speed(b, b->weight.peak, &r->peak_speed);
+    }
 }
 
 /* Share of the limit, or -1 where it is not known. */
 static double share_of_limit(bench *b, const bench_result *r, double position_bytes)
 {
-    if (!b->o->limits) {
-        return -1;
-    }
-    int32_t t = b->device_threads;
-    double read = speed(b, QN_MEASURE_READ, &b->read_speed[t]);
-    double peak = speed(b, b->weight.peak, &b->peak_speed[t][b->weight.peak]);
     double ns = 0;
     for (int32_t i = 0; i < r->n_samples; i++) {
         ns += r->samples_ns[i];
     }
-    if (read <= 0 || peak <= 0 || ns <= 0) {
+    if (r->read_speed <= 0 || r->peak_speed <= 0 || ns <= 0) {
         return -1;
     }
-    return bench_time_limit(&b->weight, &r->setting, position_bytes, read, peak) * r->n_samples /
-           ns;
+    return bench_time_limit(&b->weight, &r->setting, position_bytes, r->read_speed, r->peak_speed) *
+           r->n_samples / ns;
 }
 
 static void remember_share(bench *b, const bench_result *r)
 {
     char name[64], line[256];
-    int32_t t = b->device_threads;
     if (r->share_of_peak < 0) {
         return;
     }
     bench_test_name(&r->setting, name, sizeof name);
     int n = snprintf(line, sizeof line,
                      "%s, %d threads: %.0f %% of the limit (read %.1f GB/s, %s %.0f GOP/s)\n", name,
-                     t, 100 * r->share_of_peak, b->read_speed[t] * 1e-9,
-                     qn_measure_name(b->weight.peak), b->peak_speed[t][b->weight.peak] * 1e-9);
+                     b->device_threads, 100 * r->share_of_peak, r->read_speed * 1e-9,
+                     qn_measure_name(b->weight.peak), r->peak_speed * 1e-9);
     char *more = realloc(b->shares, b->shares_size + (size_t)n + 1);
     if (more) {
         memcpy(more + b->shares_size, line, (size_t)n + 1);
@@ -269,6 +270,7 @@ static bool time_test(bench *b, qn_context *ctx, const bench_setting *wanted)
         once.n_gen = s.n_gen > 0 ? 1 : 0;
         status = repeat(b, ctx, &a, &once, &samples[0], &err);
     }
+    measure_limits(b, &r);
     for (int32_t i = 0; ok && status == QN_OK && i < b->o->repetitions; i++) {
         status = repeat(b, ctx, &a, &s, &samples[i], &err);
         r.n_samples = i + 1;
@@ -287,6 +289,7 @@ static bool time_test(bench *b, qn_context *ctx, const bench_setting *wanted)
     qn_memory_report memory = qn_context_memory(ctx);
     double position_bytes =
         memory.n_positions > 0 ? (double)memory.store_bytes / memory.n_positions : 0;
+    measure_limits(b, &r);
     r.share_of_peak = share_of_limit(b, &r, position_bytes);
     for (int t = 0; t < 2; t++) {
         bench_table_row(&b->tables[t], &r);

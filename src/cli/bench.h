@@ -43,8 +43,9 @@ typedef struct bench_result {
     char cpu[128];
     double *samples_ns; /* one a repetition */
     int32_t n_samples;
-    char time[32];        /* when it began, ISO 8601, UTC */
-    double share_of_peak; /* 0 .. 1; below 0: not known */
+    char time[32];                 /* when it began, ISO 8601, UTC */
+    double read_speed, peak_speed; /* of the machine: bytes, operations a second */
+    double share_of_peak;          /* 0 .. 1; below 0: not known */
 } bench_result;
 
 bench_weight bench_weigh(const qn_model *model, const char *isa);

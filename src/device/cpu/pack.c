@@ -210,50 +210,43 @@ static void split_iq4_xs(const void *blocks, int64_t n, qn_split *out)
     out->super[0] = x->d;
 }
 
-/* Levels that lie as words: `words` of n blocks of row `row` into their vectors. */
-static inline void put_words(uint8_t *vectors, int64_t n, int row, const qn_levels *levels,
-                             int words)
+/* Levels of a block that lie as words: `words` of row `row` into their vectors. */
+static inline void put_words(uint8_t *vectors, int row, qn_levels levels, int words)
 {
-    for (int64_t b = 0; b < n; b++, vectors += 64 * words) {
-        for (int v = 0; v < words; v++) {
-            memcpy(vectors + 64 * v + 4 * row, levels[b].bytes + 4 * v, 4);
-        }
+    for (int v = 0; v < words; v++) {
+        memcpy(vectors + 64 * v + 4 * row, levels.bytes + 4 * v, 4);
     }
 }
 
-/* Levels that lie as fields of `bits` <= 4 bits. Two quads at a time, 2 i and 2 i + 1: they come to
- * the same bits of two vectors, or (one vector) to bits beside each other. */
-static inline void put_fields(uint8_t *vectors, int64_t n, int row, const qn_levels *levels,
-                              int bits)
+/* Levels of a block that lie as fields of `bits` <= 4 bits. Two quads at a time, 2 i and 2 i + 1:
+ * they come to the same bits of two vectors, or (one vector) to bits beside each other. */
+static inline void put_fields(uint8_t *vectors, int row, qn_levels levels, int bits)
 {
     const uint64_t mask = 0x0101010101010101U * ((1U << bits) - 1);
     const int step = bits > 1 ? bits / 2 : 1;
-    for (int64_t b = 0; b < n; b++, vectors += 64 * bits) {
-        uint64_t quads[QUADS / 2];
-        memcpy(quads, levels[b].bytes, sizeof quads);
-        for (int v = 0; v < step; v++) {
-            uint64_t words = 0;
-            for (int i = v; i < QUADS / 2; i += step) {
-                words |= (quads[i] >> levels[b].shift & mask) << (2 * (i - v));
-            }
-            uint32_t even = (uint32_t)words, odd = (uint32_t)(words >> 32);
-            if (bits == 1) {
-                even |= odd << 1;
-            } else {
-                memcpy(vectors + 64 * (2 * v + 1) + 4 * row, &odd, sizeof odd);
-            }
-            memcpy(vectors + 64 * (2 * v) + 4 * row, &even, sizeof even);
+    uint64_t quads[QUADS / 2];
+    memcpy(quads, levels.bytes, sizeof quads);
+    for (int v = 0; v < step; v++) {
+        uint64_t words = 0;
+        for (int i = v; i < QUADS / 2; i += step) {
+            words |= (quads[i] >> levels.shift & mask) << (2 * (i - v));
         }
+        uint32_t even = (uint32_t)words, odd = (uint32_t)(words >> 32);
+        if (bits == 1) {
+            even |= odd << 1;
+        } else {
+            memcpy(vectors + 64 * (2 * v + 1) + 4 * row, &odd, sizeof odd);
+        }
+        memcpy(vectors + 64 * (2 * v) + 4 * row, &even, sizeof even);
     }
 }
 
-static inline void put_levels(uint8_t *vectors, int64_t n, int row, const qn_levels *levels,
-                              bool words, int bits)
+static inline void put_levels(uint8_t *vectors, int row, qn_levels levels, bool words, int bits)
 {
     if (words) {
-        put_words(vectors, n, row, levels, bits);
+        put_words(vectors, row, levels, bits);
     } else {
-        put_fields(vectors, n, row, levels, bits);
+        put_fields(vectors, row, levels, bits);
     }
 }
 
@@ -261,26 +254,25 @@ static inline void put_levels(uint8_t *vectors, int64_t n, int row, const qn_lev
 static inline void put_split(qn_type type, bool words, const qn_split *in, int64_t n, int row,
                              uint8_t *chunk)
 {
-    const qn_pack_layout at = qn__pack_layout(type);
-    uint8_t *high = chunk + n * at.low, *sub = high + n * at.high;
-    uint8_t *scale = sub + n * at.sub, *super = scale + n * at.scale;
-    put_levels(chunk, n, row, in->low, words, (int)at.low / 64);
-    if (at.high != 0) {
-        put_levels(high, n, row, in->high, words, (int)at.high / 64);
-    }
+    const qn_pack_layout size = qn__pack_layout(type);
     for (int64_t b = 0; b < n; b++) {
-        for (uint32_t i = 0; i < at.sub / 16; i++) {
-            sub[b * at.sub + 16 * i + (uint32_t)row] = in->sub[b][i];
+        const qn_pack_place at = qn__pack_place(type, b);
+        put_levels(chunk + at.low, row, in->low[b], words, (int)size.low / 64);
+        if (size.high != 0) {
+            put_levels(chunk + at.high, row, in->high[b], words, (int)size.high / 64);
         }
-        if (at.scale == 16) {
-            scale[b * 16 + row] = (uint8_t)in->scale[b][0];
+        for (uint32_t i = 0; i < size.sub / 16; i++) {
+            chunk[at.sub + 16 * i + (uint32_t)row] = in->sub[b][i];
         }
-        for (uint32_t i = 0; i < at.scale / 32; i++) {
-            memcpy(scale + b * at.scale + 32 * i + 2 * row, &in->scale[b][i], 2);
+        if (size.scale == 16) {
+            chunk[at.scale + (uint32_t)row] = (uint8_t)in->scale[b][0];
+        }
+        for (uint32_t i = 0; i < size.scale / 32; i++) {
+            memcpy(chunk + at.scale + 32 * i + 2 * row, &in->scale[b][i], 2);
         }
     }
-    for (uint32_t i = 0; i < at.super / 32; i++) {
-        memcpy(super + 32 * i + 2 * row, &in->super[i], 2);
+    for (uint32_t i = 0; i < size.super / 32; i++) {
+        memcpy(chunk + 32 * i + 2 * row, &in->super[i], 2);
     }
 }
 

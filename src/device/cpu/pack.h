@@ -6,21 +6,25 @@
  * other. The last chunk of a row whose length is no multiple of 256 holds only the blocks that
  * exist. So a group is read from its first byte to its last, and a vector lane is a row.
  *
- * The chunk of a block format with n <= 8 blocks of 32 values is a row of arrays, each as long as n
- * asks for:
+ * The chunk of a block format begins with
  *
- *   low     n x low bytes    low bits of the levels
- *   high    n x high bytes   high bits of the levels, where a format splits them
- *   sub     n x sub bytes    integer sub-scales (and minima) of the K formats
- *   scale   n x scale bytes  d (and m) of the 32-value formats
- *   super   super bytes      d (and dmin) of the K formats
+ *   super   d (and dmin) of the K formats
  *
- * and is padded to 64 bytes. Levels: the unit is the quad, values 4 i .. 4 i + 3 of a block (i = 0
- * .. 7) of all 16 rows: 64 bytes at 8 bits, the byte 4 r + j being value 4 i + j of row r. At b
- * bits 8 / b quads share the same 64 bytes: with v vectors in the array of a block, quad i lies in
- * vector i % v, bits b (i / v) and up. Scales: the 16 rows one behind the other, F16 (MXFP4: one
- * byte E8M0); where there are two (d and m), 16 of the first, then 16 of the second; likewise the
- * sub-scales: [scale][row] bytes, those of Q6_K, Q3_K (less 32) and IQ4_XS (less 32) signed.
+ * Then come its n <= 8 blocks of 32 values, each of them
+ *
+ *   low     low bits of the levels
+ *   high    high bits of the levels, where a format splits them
+ *   sub     integer sub-scales (and minima) of the K formats
+ *   scale   d (and m) of the 32-value formats
+ *
+ * and it is padded to 64 bytes. So a kernel that goes from block to block reads one stream, which
+ * the processor's prefetch follows; with arrays of levels and of scales behind each other it read a
+ * sixth less. Levels: the unit is the quad, values 4 i .. 4 i + 3 of a block (i = 0 .. 7) of all 16
+ * rows: 64 bytes at 8 bits, the byte 4 r + j being value 4 i + j of row r. At b bits 8 / b quads
+ * share the same 64 bytes: with v vectors in a block, quad i lies in vector i % v, bits b (i / v)
+ * and up. Scales: the 16 rows one behind the other, F16 (MXFP4: one byte E8M0); where there are two
+ * (d and m), 16 of the first, then 16 of the second; likewise the sub-scales: [scale][row] bytes,
+ * those of Q6_K, Q3_K (less 32) and IQ4_XS (less 32) signed.
  *
  * Float formats: [k][16 rows] F32 or F16; BF16 in pairs of k, [k / 2][16 rows][2], so that a lane
  * of 32 bits holds two values of its row; an odd last value has a zero beside it.
@@ -41,7 +45,7 @@
 #define QN_PACK_MAX_K                                                                              \
     (INT64_C(1) << 31) /* values of a row: what the kernels' stacks hold (join.h) */
 
-/* Bytes of the arrays of a chunk of a block format, for 16 rows: see above. */
+/* Bytes of the parts of a block format, for 16 rows: see above. */
 typedef struct qn_pack_layout {
     uint32_t low, high, sub, scale; /* a block */
     uint32_t super;                 /* a chunk */
@@ -81,6 +85,29 @@ static inline qn_pack_layout qn__pack_layout(qn_type type)
     }
 }
 
+/* Bytes of a block of 16 rows. */
+static inline uint32_t qn__pack_block_bytes(qn_type type)
+{
+    const qn_pack_layout at = qn__pack_layout(type);
+    return at.low + at.high + at.sub + at.scale;
+}
+
+/* Where in a chunk the parts of a block begin; super begins at 0. */
+typedef struct qn_pack_place {
+    size_t low, high, sub, scale;
+} qn_pack_place;
+
+static inline qn_pack_place qn__pack_place(qn_type type, int64_t block)
+{
+    const qn_pack_layout at = qn__pack_layout(type);
+    qn_pack_place place;
+    place.low = at.super + (size_t)block * qn__pack_block_bytes(type);
+    place.high = place.low + at.low;
+    place.sub = place.high + at.high;
+    place.scale = place.sub + at.sub;
+    return place;
+}
+
 /* Bytes of a chunk of `values` <= 256 values (a multiple of 32 for block formats). */
 static inline size_t qn__pack_chunk_bytes(qn_type type, int64_t values)
 {
@@ -95,8 +122,8 @@ static inline size_t qn__pack_chunk_bytes(qn_type type, int64_t values)
     default:
         break;
     }
-    const qn_pack_layout at = qn__pack_layout(type);
-    return qn__align_up(k / QN_PACK_BLOCK * (at.low + at.high + at.sub + at.scale) + at.super, 64);
+    return qn__align_up(
+        qn__pack_layout(type).super + k / QN_PACK_BLOCK * qn__pack_block_bytes(type), 64);
 }
 
 /* Bytes of a group of rows of `k` values. */

@@ -23,40 +23,39 @@ bool qn__cpu_unpack_supports(qn_type type)
 /* A chunk of n blocks. */
 static void take_words(qn_type type, const uint8_t *chunk, int64_t n, int row, uint8_t *out)
 {
-    const qn_pack_layout at = qn__pack_layout(type);
+    const size_t low_bytes = qn__pack_layout(type).low;
     const size_t block_bytes = qn_type_get_info(type)->block_bytes;
-    const size_t header = block_bytes - at.low / QN_PACK_ROWS;
+    const size_t header = block_bytes - low_bytes / QN_PACK_ROWS;
     const size_t size = header < 2 ? header : 2; /* of a scale */
-    const uint8_t *scales = chunk + (size_t)n * at.low;
     for (int64_t b = 0; b < n; b++, out += block_bytes) {
+        const qn_pack_place at = qn__pack_place(type, b);
         for (size_t i = 0; i < header; i += size) {
-            memcpy(out + i, scales + (size_t)b * at.scale + QN_PACK_ROWS * i + size * (size_t)row,
-                   size);
+            memcpy(out + i, chunk + at.scale + QN_PACK_ROWS * i + size * (size_t)row, size);
         }
-        for (size_t v = 0; v < at.low / 64; v++) {
-            memcpy(out + header + 4 * v, chunk + (size_t)b * at.low + 64 * v + 4 * (size_t)row, 4);
+        for (size_t v = 0; v < low_bytes / 64; v++) {
+            memcpy(out + header + 4 * v, chunk + at.low + 64 * v + 4 * (size_t)row, 4);
         }
     }
 }
 
 static void take_q6_k(const uint8_t *chunk, int row, qn_block_q6_k *out)
 {
-    const qn_pack_layout at = qn__pack_layout(QN_TYPE_Q6_K);
-    const uint8_t *high = chunk + 8 * at.low, *sub = high + 8 * at.high;
     memset(out, 0, sizeof *out);
     for (int b = 0; b < 8; b++) {
+        const qn_pack_place at = qn__pack_place(QN_TYPE_Q6_K, b);
+        const uint8_t *low = chunk + at.low, *high = chunk + at.high, *sub = chunk + at.sub;
         for (int k = 0; k < QN_PACK_BLOCK; k++) {
             const int quad = k / 4, byte = 4 * row + k % 4;
-            const int four = chunk[b * (int)at.low + 64 * (quad % 4) + byte] >> (quad / 4 * 4) & 15;
-            const int two = high[b * (int)at.high + 64 * (quad % 2) + byte] >> (quad / 2 * 2) & 3;
+            const int four = low[64 * (quad % 4) + byte] >> (quad / 4 * 4) & 15;
+            const int two = high[64 * (quad % 2) + byte] >> (quad / 2 * 2) & 3;
             out->ql[64 * (b / 4) + 32 * (b % 2) + k] |= (uint8_t)(four << (b % 4 / 2 * 4));
             out->qh[32 * (b / 4) + k] |= (uint8_t)(two << (b % 4 * 2));
         }
         for (int i = 0; i < 2; i++) {
-            out->scales[2 * b + i] = (int8_t)sub[b * (int)at.sub + QN_PACK_ROWS * i + row];
+            out->scales[2 * b + i] = (int8_t)sub[QN_PACK_ROWS * i + row];
         }
     }
-    memcpy(&out->d, sub + 8 * at.sub + 2 * row, sizeof out->d);
+    memcpy(&out->d, chunk + 2 * row, sizeof out->d);
 }
 
 /* Floats, `step` bytes (one value, or a pair of them) at a time. */

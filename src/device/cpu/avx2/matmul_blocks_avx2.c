@@ -92,13 +92,14 @@ QN_INLINE __m256i table_of(const int8_t *values, int add)
 }
 
 /* The 8 quads of block b, rows 8 half .. 8 half + 7, as the chain of the format takes them. */
-QN_INLINE void open_levels(qn_type type, const qn_pack_arrays *a, int64_t b, int half,
+QN_INLINE void open_levels(qn_type type, const uint8_t *chunk, int64_t b, int half,
                            __m256i w[QUADS])
 {
-    const qn_pack_layout at = qn__pack_layout(type);
-    const uint8_t *low = a->low + b * at.low + 32 * half;
-    const uint8_t *high = a->high + b * at.high + 32 * half;
-    const int bits = (int)at.low / 64, high_bits = (int)at.high / 64;
+    const qn_pack_layout size = qn__pack_layout(type);
+    const qn_pack_place at = qn__pack_place(type, b);
+    const uint8_t *low = chunk + at.low + 32 * half;
+    const uint8_t *high = chunk + at.high + 32 * half;
+    const int bits = (int)size.low / 64, high_bits = (int)size.high / 64;
 #pragma GCC unroll 8
     for (int i = 0; i < QUADS; i++) {
         const __m256i v = load(low + 64 * (i % bits));
@@ -149,11 +150,11 @@ QN_INLINE __m256 e8m0(const uint8_t *p)
 }
 
 /* Scales of block b, rows 8 half .. 8 half + 7. */
-QN_INLINE void open_scales(qn_type type, const qn_pack_arrays *a, int64_t b, int half, scales *s)
+QN_INLINE void open_scales(qn_type type, const uint8_t *chunk, int64_t b, int half, scales *s)
 {
-    const qn_pack_layout at = qn__pack_layout(type);
-    const uint8_t *sub = a->sub + b * at.sub + 8 * half, *scale = a->scale + b * at.scale;
-    const uint8_t *d = (at.super != 0 ? a->super : scale) + 16 * half;
+    const qn_pack_place at = qn__pack_place(type, b);
+    const uint8_t *sub = chunk + at.sub + 8 * half, *scale = chunk + at.scale;
+    const uint8_t *d = (qn__pack_layout(type).super != 0 ? chunk : scale) + 16 * half;
     if (type == QN_TYPE_MXFP4) {
         s->d = e8m0(scale + 8 * half);
         return;
@@ -342,19 +343,18 @@ QN_INLINE __m256i pick_of(__m256i w)
 QN_INLINE void open_blocks(qn_type type, const uint8_t *chunk, int64_t n, open_chunk *out)
 {
     const kind how = kind_of(type);
-    const qn_pack_arrays a = qn__pack_arrays_of(type, chunk, n);
     for (int64_t b = 0; b < n; b++) {
         for (int h = 0; h < 2; h++) {
             __m256i w[QUADS];
             scales s;
-            open_levels(type, &a, b, h, w);
+            open_levels(type, chunk, b, h, w);
             for (int i = 0; i < QUADS; i++) {
                 out->w[b][i][h] = how == KIND_SIGNED ? _mm256_abs_epi8(w[i]) : w[i];
                 if (how == KIND_SIGNED) {
                     out->pick[b][i][h] = pick_of(w[i]);
                 }
             }
-            open_scales(type, &a, b, h, &s);
+            open_scales(type, chunk, b, h, &s);
             out->d[b][h] = s.d;
             if (has_minimum(how)) {
                 out->m[b][h] = s.m;
@@ -512,7 +512,6 @@ QN_INLINE void mul_group_by_few(qn_type type, int cols, const qn_matmul_tile *t,
     qn_avx2_stack stack[COLS];
     for (int64_t i = 0; i < n_chunks; i++) {
         const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
-        const qn_pack_arrays a = qn__pack_arrays_of(type, chunk, n / QN_PACK_BLOCK);
         const qn_act_chunk *x[COLS];
         __m256 acc[2][COLS];
         for (int c = 0; c < cols; c++) {
@@ -529,11 +528,11 @@ QN_INLINE void mul_group_by_few(qn_type type, int cols, const qn_matmul_tile *t,
                 if (cols > 1) { /* mixed, the halves would want more registers than there are */
                     __asm__ volatile("" ::: "memory");
                 }
-                open_levels(type, &a, b, h, levels);
+                open_levels(type, chunk, b, h, levels);
                 for (int q = 0; q < QUADS; q++) {
                     w[q][0] = levels[q];
                 }
-                open_scales(type, &a, b, h, &s);
+                open_scales(type, chunk, b, h, &s);
                 for (int c = 0; c < cols; c++) {
                     sum[c][0] = acc[h][c];
                 }

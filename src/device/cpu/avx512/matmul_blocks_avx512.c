@@ -79,11 +79,12 @@ QN_INLINE __m512i table_of(const int8_t *values, int add)
 }
 
 /* The 8 quads of block b as unsigned bytes. */
-QN_INLINE void open_levels(qn_type type, const qn_pack_arrays *a, int64_t b, __m512i w[QUADS])
+QN_INLINE void open_levels(qn_type type, const uint8_t *chunk, int64_t b, __m512i w[QUADS])
 {
-    const qn_pack_layout at = qn__pack_layout(type);
-    const uint8_t *low = a->low + b * at.low, *high = a->high + b * at.high;
-    const int bits = (int)at.low / 64, high_bits = (int)at.high / 64;
+    const qn_pack_layout size = qn__pack_layout(type);
+    const qn_pack_place at = qn__pack_place(type, b);
+    const uint8_t *low = chunk + at.low, *high = chunk + at.high;
+    const int bits = (int)size.low / 64, high_bits = (int)size.high / 64;
 #pragma GCC unroll 8
     for (int i = 0; i < QUADS; i++) {
         const __m512i v = _mm512_loadu_si512(low + 64 * (i % bits));
@@ -139,11 +140,11 @@ QN_INLINE __m512 e8m0(const uint8_t *p)
     return _mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, is_small, small));
 }
 
-QN_INLINE void open_scales(qn_type type, const qn_pack_arrays *a, int64_t b, scales *s)
+QN_INLINE void open_scales(qn_type type, const uint8_t *chunk, int64_t b, scales *s)
 {
-    const qn_pack_layout at = qn__pack_layout(type);
-    const uint8_t *sub = a->sub + b * at.sub, *scale = a->scale + b * at.scale;
-    const uint8_t *d = at.super != 0 ? a->super : scale;
+    const qn_pack_place at = qn__pack_place(type, b);
+    const uint8_t *sub = chunk + at.sub, *scale = chunk + at.scale;
+    const uint8_t *d = qn__pack_layout(type).super != 0 ? chunk : scale;
     if (type == QN_TYPE_MXFP4) {
         s->d = e8m0(scale);
         return;
@@ -247,11 +248,10 @@ _Static_assert(sizeof(open_chunk) <= QN_BLOCKS_OPEN_BYTES, "an open chunk");
 QN_INLINE void open_blocks(qn_type type, const uint8_t *chunk, int64_t n, open_chunk *out)
 {
     const kind how = kind_of(type);
-    const qn_pack_arrays a = qn__pack_arrays_of(type, chunk, n);
     for (int64_t b = 0; b < n; b++) {
         scales s;
-        open_levels(type, &a, b, out->w[b]);
-        open_scales(type, &a, b, &s);
+        open_levels(type, chunk, b, out->w[b]);
+        open_scales(type, chunk, b, &s);
         out->d[b] = s.d;
         if (has_minimum(how)) {
             out->m[b] = s.m;
@@ -349,7 +349,6 @@ QN_INLINE void mul_group_by_few(qn_type type, int cols, const qn_matmul_tile *t,
     qn_avx512_stack stack[COLS];
     for (int64_t i = 0; i < n_chunks; i++) {
         const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
-        const qn_pack_arrays a = qn__pack_arrays_of(type, chunk, n / QN_PACK_BLOCK);
         const qn_act_chunk *x[COLS];
         __m512 acc[COLS];
 #pragma GCC unroll 8
@@ -362,8 +361,8 @@ QN_INLINE void mul_group_by_few(qn_type type, int cols, const qn_matmul_tile *t,
             __m512i w[QUADS];
             scales s;
             qn__fetch_ahead(type, chunk, b);
-            open_levels(type, &a, b, w);
-            open_scales(type, &a, b, &s);
+            open_levels(type, chunk, b, w);
+            open_scales(type, chunk, b, &s);
             dot_block(kind_of(type), w, &s, x, cols, b, acc);
         }
 #pragma GCC unroll 8

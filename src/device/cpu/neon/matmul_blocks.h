@@ -78,13 +78,14 @@ QN_INLINE uint8x16_t bits_of(uint8x16_t x, int from, int bits, int to)
 }
 
 /* The 8 quads of block b, rows 8 half .. 8 half + 7. */
-QN_INLINE void open_levels(qn_type type, const qn_pack_arrays *a, int64_t b, int half,
+QN_INLINE void open_levels(qn_type type, const uint8_t *chunk, int64_t b, int half,
                            int8x16_t w[QUADS][PAIR])
 {
-    const qn_pack_layout at = qn__pack_layout(type);
-    const uint8_t *low = a->low + b * at.low + 32 * half;
-    const uint8_t *high = a->high + b * at.high + 32 * half;
-    const int bits = (int)at.low / 64, high_bits = (int)at.high / 64;
+    const qn_pack_layout size = qn__pack_layout(type);
+    const qn_pack_place at = qn__pack_place(type, b);
+    const uint8_t *low = chunk + at.low + 32 * half;
+    const uint8_t *high = chunk + at.high + 32 * half;
+    const int bits = (int)size.low / 64, high_bits = (int)size.high / 64;
 #pragma GCC unroll 16
     for (int i = 0; i < QUADS * PAIR; i++) {
         const int quad = i / PAIR, r = i % PAIR;
@@ -136,11 +137,11 @@ QN_INLINE float32x4_t e8m0(const uint8_t *p)
 }
 
 /* Scales of block b, rows 4 r .. 4 r + 3. */
-QN_INLINE void open_scales(qn_type type, const qn_pack_arrays *a, int64_t b, int r, scales *s)
+QN_INLINE void open_scales(qn_type type, const uint8_t *chunk, int64_t b, int r, scales *s)
 {
-    const qn_pack_layout at = qn__pack_layout(type);
-    const uint8_t *sub = a->sub + b * at.sub + 4 * r, *scale = a->scale + b * at.scale;
-    const uint8_t *d = (at.super != 0 ? a->super : scale) + 8 * r;
+    const qn_pack_place at = qn__pack_place(type, b);
+    const uint8_t *sub = chunk + at.sub + 4 * r, *scale = chunk + at.scale;
+    const uint8_t *d = (qn__pack_layout(type).super != 0 ? chunk : scale) + 8 * r;
     if (type == QN_TYPE_MXFP4) {
         s->d = e8m0(scale + 4 * r);
         return;
@@ -330,13 +331,12 @@ typedef void (*open_fn)(const uint8_t *chunk, int64_t n, open_chunk *out);
 
 QN_INLINE void open_blocks(qn_type type, const uint8_t *chunk, int64_t n, open_chunk *out)
 {
-    const qn_pack_arrays a = qn__pack_arrays_of(type, chunk, n);
     for (int64_t b = 0; b < n; b++) {
         qn__fetch_ahead(type, chunk, b);
         for (int h = 0; h < 2; h++) {
-            open_levels(type, &a, b, h, out->w[b][h]);
+            open_levels(type, chunk, b, h, out->w[b][h]);
             for (int r = 0; r < PAIR; r++) {
-                open_scales(type, &a, b, PAIR * h + r, &out->s[b][h][r]);
+                open_scales(type, chunk, b, PAIR * h + r, &out->s[b][h][r]);
             }
         }
     }
@@ -428,7 +428,6 @@ QN_INLINE void mul_group_by_few(qn_type type, int cols, const qn_matmul_tile *t,
     qn_neon_stack stack[2];
     for (int64_t i = 0; i < n_chunks; i++) {
         const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
-        const qn_pack_arrays a = qn__pack_arrays_of(type, chunk, n / QN_PACK_BLOCK);
         const qn_act_chunk *x[2];
         float32x4_t acc[2][COLS][PAIR];
 #pragma GCC unroll 2
@@ -444,9 +443,9 @@ QN_INLINE void mul_group_by_few(qn_type type, int cols, const qn_matmul_tile *t,
             for (int h = 0; h < 2; h++) {
                 int8x16_t w[QUADS][PAIR];
                 scales s[PAIR];
-                open_levels(type, &a, b, h, w);
-                open_scales(type, &a, b, PAIR * h, &s[0]);
-                open_scales(type, &a, b, PAIR * h + 1, &s[1]);
+                open_levels(type, chunk, b, h, w);
+                open_scales(type, chunk, b, PAIR * h, &s[0]);
+                open_scales(type, chunk, b, PAIR * h + 1, &s[1]);
                 dot_block(kind_of(type), (const int8x16_t(*)[PAIR])w, s, x, cols, b, acc[h]);
             }
         }

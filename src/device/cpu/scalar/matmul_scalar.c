@@ -103,13 +103,17 @@ typedef enum minimum_kind {
     MINIMUM_SUB    /* acc = fmaf((float)sum of minimum * sum of q, m * d, acc) */
 } minimum_kind;
 
+/* What a chunk holds of a block (pack.h). */
+typedef struct parts {
+    const uint8_t *low, *high, *sub, *scale, *super;
+} parts;
+
 /* How a format is opened. Integer w = table[level], or level - offset without a table. */
 typedef struct format {
     int offset;
     const int8_t *table;
     minimum_kind minimum;
-    void (*scales)(const uint8_t *sub, const uint8_t *scale, const uint8_t *super, int64_t n,
-                   open_chunk *out);
+    void (*scales)(const parts *p, int64_t b, open_chunk *out);
 } format;
 
 /* Quad `i` of a block from the vectors of one array: the bits of value j of row r. */
@@ -119,20 +123,16 @@ static int level_bits(const uint8_t *vectors, uint32_t bytes, int i, int r, int 
     return vectors[64 * (i % bits) + 4 * r + j] >> (i / bits * bits) & ((1 << bits) - 1);
 }
 
-static void open_levels(qn_type type, const format *f, const uint8_t *chunk, int64_t n,
-                        open_chunk *out)
+static void open_levels(qn_type type, const format *f, const parts *p, int8_t out[][ROWS])
 {
-    const qn_pack_layout at = qn__pack_layout(type);
-    for (int64_t b = 0; b < n; b++) {
-        const uint8_t *low = chunk + b * at.low, *high = chunk + n * at.low + b * at.high;
-        for (int k = 0; k < QN_PACK_BLOCK; k++) {
-            for (int r = 0; r < ROWS; r++) {
-                int level = level_bits(low, at.low, k / 4, r, k % 4);
-                if (at.high != 0) {
-                    level |= level_bits(high, at.high, k / 4, r, k % 4) << at.low / 64;
-                }
-                out->w[b][k][r] = (int8_t)(f->table ? f->table[level] : level - f->offset);
+    const qn_pack_layout size = qn__pack_layout(type);
+    for (int k = 0; k < QN_PACK_BLOCK; k++) {
+        for (int r = 0; r < ROWS; r++) {
+            int level = level_bits(p->low, size.low, k / 4, r, k % 4);
+            if (size.high != 0) {
+                level |= level_bits(p->high, size.high, k / 4, r, k % 4) << size.low / 64;
             }
+            out[k][r] = (int8_t)(f->table ? f->table[level] : level - f->offset);
         }
     }
 }
@@ -144,80 +144,63 @@ static float half_at(const uint8_t *bytes, int64_t i)
     return qn__f16_to_f32(h);
 }
 
-static void scales_d(const uint8_t *sub, const uint8_t *scale, const uint8_t *super, int64_t n,
-                     open_chunk *out)
+static void scales_d(const parts *p, int64_t b, open_chunk *out)
 {
-    (void)sub, (void)super;
-    for (int64_t i = 0; i < n * ROWS; i++) {
-        out->d[i / ROWS][i % ROWS] = half_at(scale, i);
+    for (int r = 0; r < ROWS; r++) {
+        out->d[b][r] = half_at(p->scale, r);
     }
 }
 
-static void scales_d_m(const uint8_t *sub, const uint8_t *scale, const uint8_t *super, int64_t n,
-                       open_chunk *out)
+static void scales_d_m(const parts *p, int64_t b, open_chunk *out)
 {
-    (void)sub, (void)super;
-    for (int64_t i = 0; i < n * ROWS; i++) {
-        out->d[i / ROWS][i % ROWS] = half_at(scale, i / ROWS * 2 * ROWS + i % ROWS);
-        out->m[i / ROWS][i % ROWS] = half_at(scale, (i / ROWS * 2 + 1) * ROWS + i % ROWS);
+    for (int r = 0; r < ROWS; r++) {
+        out->d[b][r] = half_at(p->scale, r);
+        out->m[b][r] = half_at(p->scale, ROWS + r);
     }
 }
 
-static void scales_e8m0(const uint8_t *sub, const uint8_t *scale, const uint8_t *super, int64_t n,
-                        open_chunk *out)
+static void scales_e8m0(const parts *p, int64_t b, open_chunk *out)
 {
-    (void)sub, (void)super;
-    for (int64_t i = 0; i < n * ROWS; i++) {
-        out->d[i / ROWS][i % ROWS] = qn__e8m0_half(scale[i]);
+    for (int r = 0; r < ROWS; r++) {
+        out->d[b][r] = qn__e8m0_half(p->scale[r]);
     }
 }
 
 /* Q4_K, Q5_K: exact products. */
-static void scales_k(const uint8_t *sub, const uint8_t *scale, const uint8_t *super, int64_t n,
-                     open_chunk *out)
+static void scales_k(const parts *p, int64_t b, open_chunk *out)
 {
-    (void)scale;
-    for (int64_t i = 0; i < n * ROWS; i++) {
-        const int64_t b = i / ROWS, r = i % ROWS;
-        out->d[b][r] = half_at(super, r) * (float)sub[2 * ROWS * b + r];
-        out->m[b][r] = -(half_at(super, ROWS + r) * (float)sub[2 * ROWS * b + ROWS + r]);
+    for (int r = 0; r < ROWS; r++) {
+        out->d[b][r] = half_at(p->super, r) * (float)p->sub[r];
+        out->m[b][r] = -(half_at(p->super, ROWS + r) * (float)p->sub[ROWS + r]);
     }
 }
 
-static void scales_iq4_xs(const uint8_t *sub, const uint8_t *scale, const uint8_t *super, int64_t n,
-                          open_chunk *out)
+static void scales_iq4_xs(const parts *p, int64_t b, open_chunk *out)
 {
-    (void)scale;
-    for (int64_t i = 0; i < n * ROWS; i++) {
-        out->d[i / ROWS][i % ROWS] = half_at(super, i % ROWS) * (float)(int8_t)sub[i];
+    for (int r = 0; r < ROWS; r++) {
+        out->d[b][r] = half_at(p->super, r) * (float)(int8_t)p->sub[r];
     }
 }
 
 /* Q6_K, Q3_K */
-static void scales_16(const uint8_t *sub, const uint8_t *scale, const uint8_t *super, int64_t n,
-                      open_chunk *out)
+static void scales_16(const parts *p, int64_t b, open_chunk *out)
 {
-    (void)scale;
-    for (int64_t i = 0; i < n * ROWS; i++) {
-        const int64_t b = i / ROWS, r = i % ROWS;
-        out->d[b][r] = half_at(super, r);
+    for (int r = 0; r < ROWS; r++) {
+        out->d[b][r] = half_at(p->super, r);
         for (int h = 0; h < 2; h++) {
-            out->scale[b][h][r] = (int8_t)sub[(2 * b + h) * ROWS + r];
+            out->scale[b][h][r] = (int8_t)p->sub[h * ROWS + r];
         }
     }
 }
 
-static void scales_q2_k(const uint8_t *sub, const uint8_t *scale, const uint8_t *super, int64_t n,
-                        open_chunk *out)
+static void scales_q2_k(const parts *p, int64_t b, open_chunk *out)
 {
-    (void)scale;
-    for (int64_t i = 0; i < n * ROWS; i++) {
-        const int64_t b = i / ROWS, r = i % ROWS;
-        out->d[b][r] = half_at(super, r);
-        out->m[b][r] = -half_at(super, ROWS + r);
+    for (int r = 0; r < ROWS; r++) {
+        out->d[b][r] = half_at(p->super, r);
+        out->m[b][r] = -half_at(p->super, ROWS + r);
         for (int h = 0; h < 2; h++) {
-            out->scale[b][h][r] = sub[(2 * b + h) * ROWS + r] & 15;
-            out->minimum[b][h][r] = sub[(2 * b + h) * ROWS + r] >> 4;
+            out->scale[b][h][r] = p->sub[h * ROWS + r] & 15;
+            out->minimum[b][h][r] = p->sub[h * ROWS + r] >> 4;
         }
     }
 }
@@ -240,13 +223,15 @@ static const format formats[QN_TYPE_COUNT] = {
 
 static void open_blocks(qn_type type, const uint8_t *chunk, int64_t n, open_chunk *out)
 {
-    const qn_pack_layout at = qn__pack_layout(type);
-    const uint8_t *sub = chunk + n * (at.low + at.high), *scale = sub + n * at.sub;
-    open_levels(type, &formats[type], chunk, n, out);
     for (int64_t i = 0; i < n * 2 * ROWS; i++) {
         out->scale[i / ROWS / 2][i / ROWS % 2][i % ROWS] = 1;
     }
-    formats[type].scales(sub, scale, scale + n * at.scale, n, out);
+    for (int64_t b = 0; b < n; b++) {
+        const qn_pack_place at = qn__pack_place(type, b);
+        const parts p = {chunk + at.low, chunk + at.high, chunk + at.sub, chunk + at.scale, chunk};
+        open_levels(type, &formats[type], &p, out->w[b]);
+        formats[type].scales(&p, b, out);
+    }
 }
 
 /* Products ---------------------------------------------------------------------------------------
