@@ -37,7 +37,7 @@ test: setup
 	@cmake --build --preset release
 	@tools/fetch_model.sh smollm2 >/dev/null || echo "going on without SmolLM2: its tests are skipped"
 	@tools/fetch_model.sh gemma3 >/dev/null || echo "going on without Gemma 3: its tests are skipped"
-	@ctest --test-dir build/release --output-on-failure
+	@ctest --test-dir build/release --output-on-failure -j "$$(nproc)"
 
 install:
 	@cmake --preset release -DCMAKE_INSTALL_PREFIX="$(PREFIX)" >/dev/null

@@ -18,13 +18,13 @@
  *   scale   d (and m) of the 32-value formats
  *
  * and it is padded to 64 bytes. So a kernel that goes from block to block reads one stream, which
- * the processor's prefetch follows; with arrays of levels and of scales behind each other it read a
- * sixth less. Levels: the unit is the quad, values 4 i .. 4 i + 3 of a block (i = 0 .. 7) of all 16
- * rows: 64 bytes at 8 bits, the byte 4 r + j being value 4 i + j of row r. At b bits 8 / b quads
- * share the same 64 bytes: with v vectors in a block, quad i lies in vector i % v, bits b (i / v)
- * and up. Scales: the 16 rows one behind the other, F16 (MXFP4: one byte E8M0); where there are two
- * (d and m), 16 of the first, then 16 of the second; likewise the sub-scales: [scale][row] bytes,
- * those of Q6_K, Q3_K (less 32) and IQ4_XS (less 32) signed.
+ * the processor's prefetch follows; with arrays of levels and of scales behind each other it read
+ * up to a sixth less. Levels: the unit is the quad, values 4 i .. 4 i + 3 of a block (i = 0 .. 7)
+ * of all 16 rows: 64 bytes at 8 bits, the byte 4 r + j being value 4 i + j of row r. At b bits 8 /
+ * b quads share the same 64 bytes: with v vectors in a block, quad i lies in vector i % v, bits b
+ * (i / v) and up. Scales: the 16 rows one behind the other, F16 (MXFP4: one byte E8M0); where
+ * there are two (d and m), 16 of the first, then 16 of the second; likewise the sub-scales:
+ * [scale][row] bytes, those of Q6_K, Q3_K (less 32) and IQ4_XS (less 32) signed.
  *
  * Float formats: [k][16 rows] F32 or F16; BF16 in pairs of k, [k / 2][16 rows][2], so that a lane
  * of 32 bits holds two values of its row; an odd last value has a zero beside it.
