@@ -174,6 +174,7 @@ typedef struct product {
     const void *x[MAX_COLS];
     float *y[MAX_COLS];
     size_t x_stride;
+    uint8_t *scratch; /* [thread][QN_MATMUL_SCRATCH] */
 } product;
 
 static int64_t groups_of_task(const product *p)
@@ -190,7 +191,6 @@ static int64_t tasks_of_matrix(const product *p)
 static void run_product(void *user, int64_t task, int32_t worker)
 {
     const product *p = user;
-    (void)worker;
     const int64_t matrix = task / tasks_of_matrix(p) % p->matrices;
     const int64_t groups = groups_of_task(p);
     const int64_t group = task % tasks_of_matrix(p) * groups, row = group * QN_PACK_ROWS;
@@ -207,7 +207,8 @@ static void run_product(void *user, int64_t task, int32_t worker)
                                   .n_cols = cols,
                                   .x = p->x + c,
                                   .x_stride = p->x_stride,
-                                  .y = y};
+                                  .y = y,
+                                  .scratch = p->scratch + (size_t)worker * QN_MATMUL_SCRATCH};
         p->isa->matmul->mul[p->type](&t);
     }
 }
@@ -252,7 +253,9 @@ static void measure(qn_pool *pool, product *p, const options *o, const double *l
     qn_act_chunk *chunks = qn__block_alloc(act_bytes);
     float *in = qn__block_alloc(in_bytes);
     float *out = qn__block_alloc((size_t)(p->rows * p->cols) * sizeof(float));
-    if (!chunks || !in || !out) {
+    const size_t scratch_bytes = (size_t)o->threads * QN_MATMUL_SCRATCH;
+    p->scratch = qn__block_alloc(scratch_bytes);
+    if (!chunks || !in || !out || !p->scratch) {
         fprintf(stderr, "no memory\n");
         exit(1);
     }
@@ -276,6 +279,7 @@ static void measure(qn_pool *pool, product *p, const options *o, const double *l
     print_row(p, limit, (double)w.n_tasks / (double)tasks_of_matrix(p), best_of(o, &w));
     qn__block_free(chunks, act_bytes);
     qn__block_free(in, in_bytes);
+    qn__block_free(p->scratch, scratch_bytes);
     qn__block_free(out, (size_t)(p->rows * p->cols) * sizeof(float));
 }
 

@@ -13,6 +13,7 @@ typedef struct tile_case {
     float *y[80];
     qn_act_chunk *chunks;
     float *out;
+    void *scratch;
 } tile_case;
 
 static int64_t out_stride(int64_t rows)
@@ -28,7 +29,8 @@ static void tile_make(tile_case *c, const qn_cpu_matmul_fns *fns, const matmul_m
     const bool quantized = qn_type_get_info(m->weight.type)->quantized;
     c->chunks = calloc((size_t)(n_chunks * n_cols), sizeof *c->chunks);
     c->out = malloc((size_t)(stride * n_cols) * sizeof *c->out);
-    assert_true(c->chunks && c->out);
+    c->scratch = aligned_alloc(64, QN_MATMUL_SCRATCH);
+    assert_true(c->chunks && c->out && c->scratch);
     for (int64_t i = 0; i < stride * n_cols; i++) {
         c->out[i] = -77.0F;
     }
@@ -48,7 +50,8 @@ static void tile_make(tile_case *c, const qn_cpu_matmul_fns *fns, const matmul_m
                                .x_stride = quantized ? (size_t)n_cols * sizeof *c->chunks
                                                      : QN_PACK_CHUNK * sizeof(float),
                                .y = c->y,
-                               .bias = bias};
+                               .bias = bias,
+                               .scratch = c->scratch};
     fns->mul[m->weight.type](&c->tile);
 }
 
@@ -56,6 +59,7 @@ static void tile_free(tile_case *c)
 {
     free(c->chunks);
     free(c->out);
+    free(c->scratch);
 }
 
 /* The activation that the kernel saw. */

@@ -15,7 +15,6 @@ static qn_cpu_step make_step(const qn_cpu_kernel *kernel, const qn_node *node,
     assert_true(!kernel->supports || kernel->supports(node));
     kernel->prepare(&step);
     assert_true(step.n_phases >= 1 && step.n_phases <= QN_CPU_MAX_PHASES);
-    assert_int_equal(step.scratch_bytes, 0);
     return step;
 }
 
@@ -31,14 +30,16 @@ static void *make_workspace(size_t bytes)
 /* Runs a step as a pool would with its number of workers, tasks in an odd order. */
 static void run_step(qn_cpu_step *step)
 {
+    void *scratch = make_workspace(step->scratch_bytes);
     step->shared = make_workspace(step->shared_bytes);
     for (int phase = 0; phase < step->n_phases; phase++) {
         const int64_t n = step->kernel->count(step, phase);
         for (int64_t i = 0; i < n; i++) {
-            step->kernel->run(step, phase, step->n_threads % 2 ? i : n - 1 - i, NULL);
+            step->kernel->run(step, phase, step->n_threads % 2 ? i : n - 1 - i, scratch);
         }
     }
     qn__block_free(step->shared, step->shared_bytes + 1);
+    qn__block_free(scratch, step->scratch_bytes + 1);
 }
 
 static void run_node(const qn_cpu_kernel *kernel, qn_node *node, const qn_cpu_matmul_fns *fns,

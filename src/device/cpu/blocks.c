@@ -8,6 +8,16 @@ enum {
     STACK_FLOATS = 48 << 10 /* of all groups that walk together */
 };
 
+/* What lies in the scratch of a tile. */
+typedef struct room {
+    _Alignas(64) float stack[STACK_FLOATS]; /* [group][level][column][16 rows] */
+    _Alignas(64) uint8_t acts[PANEL * QN_BLOCKS_COLS *
+                              QN_BLOCKS_ACT_BYTES]; /* [chunk of the panel][column]: prepared */
+    _Alignas(64) uint8_t open[QN_BLOCKS_OPEN_BYTES];
+} room;
+
+_Static_assert(sizeof(room) <= QN_MATMUL_SCRATCH, "the room of a tile");
+
 /* The columns first .. first + n_cols of a tile with groups that share a stack. */
 typedef struct walkers {
     const qn_blocks_kernel *kernel;
@@ -17,8 +27,7 @@ typedef struct walkers {
     int64_t n_chunks, n_levels;
     size_t chunk_bytes, group_bytes;
     int64_t fetch_bytes; /* of qn_blocks_chunk */
-    float *stack;        /* [group][level][column][16 rows] */
-    uint8_t *acts;       /* [chunk of the panel][column]: prepared activations */
+    room *room;
 } walkers;
 
 static size_t level_of(const walkers *w)
@@ -28,7 +37,7 @@ static size_t level_of(const walkers *w)
 
 static float *stack_of(const walkers *w, int64_t group)
 {
-    return w->stack + (size_t)(group * w->n_levels) * level_of(w);
+    return w->room->stack + (size_t)(group * w->n_levels) * level_of(w);
 }
 
 static const uint8_t *chunk_at(const walkers *w, int64_t group, int64_t index)
@@ -51,7 +60,7 @@ static const qn_act_chunk *act_at(const walkers *w, int64_t column, int64_t inde
 
 static uint8_t *prepared_at(const walkers *w, int64_t column, int64_t index)
 {
-    return w->acts + (index % PANEL * w->n_cols + column) * QN_BLOCKS_ACT_BYTES;
+    return w->room->acts + (index % PANEL * w->n_cols + column) * QN_BLOCKS_ACT_BYTES;
 }
 
 /* Joins what waits of a column, adds the bias and writes n_rows <= 16 results. */
@@ -82,20 +91,19 @@ static void finish(const walkers *w, const float *stack, int64_t n_rows, const f
 
 /* Chunk `index` of a group with all columns; `next` is opened after it. After the last chunk,
  * results are written while the sums are at hand; their lines were asked for a walk before. */
-static void walk_chunk(const walkers *w, int64_t group, int64_t index, const uint8_t *next,
-                       void *open)
+static void walk_chunk(const walkers *w, int64_t group, int64_t index, const uint8_t *next)
 {
     const qn_matmul_tile *t = w->tile;
     const bool is_last = index + 1 == w->n_chunks;
     const int64_t row = w->row + group * QN_PACK_ROWS;
     const int64_t n_rows = qn__min_i64(t->n_rows - row, QN_PACK_ROWS);
-    qn_blocks_chunk chunk = {.open = open,
+    qn_blocks_chunk chunk = {.open = w->room->open,
                              .n_blocks = values_of(w, index) / QN_PACK_BLOCK,
                              .index = index,
                              .fetch = next,
                              .fetch_bytes = w->fetch_bytes,
                              .level = level_of(w)};
-    w->kernel->open(chunk_at(w, group, index), chunk.n_blocks, open);
+    w->kernel->open(chunk_at(w, group, index), chunk.n_blocks, w->room->open);
     for (int64_t c = 0, width = w->kernel->widest; c < w->n_cols; c += width) {
         const qn_act_chunk *x[QN_BLOCKS_WALK];
         float *stack = stack_of(w, group) + c * QN_PACK_ROWS;
@@ -133,7 +141,6 @@ static void prepare(const walkers *w, int64_t panel, int64_t end)
 
 static void mul_groups(const walkers *w)
 {
-    _Alignas(64) uint8_t open[QN_BLOCKS_OPEN_BYTES];
     for (int64_t panel = 0; panel < w->n_chunks; panel += PANEL) {
         const int64_t end = qn__min_i64(panel + PANEL, w->n_chunks);
         prepare(w, panel, end);
@@ -143,7 +150,7 @@ static void mul_groups(const walkers *w)
                                       : g + 1 < w->n_groups ? chunk_at(w, g + 1, panel)
                                       : end < w->n_chunks   ? chunk_at(w, 0, end)
                                                             : chunk_at(w, g + 1, 0);
-                walk_chunk(w, g, i, next, open);
+                walk_chunk(w, g, i, next);
             }
         }
     }
@@ -151,15 +158,12 @@ static void mul_groups(const walkers *w)
 
 void qn__blocks_mul(const qn_blocks_kernel *kernel, const qn_matmul_tile *tile)
 {
-    _Alignas(64) float stack[STACK_FLOATS];
-    _Alignas(64) uint8_t acts[PANEL * QN_BLOCKS_COLS * QN_BLOCKS_ACT_BYTES];
     walkers w = {.kernel = kernel,
                  .tile = tile,
                  .n_chunks = qn__div_up(tile->k, QN_PACK_CHUNK),
                  .chunk_bytes = qn__pack_chunk_bytes(kernel->type, QN_PACK_CHUNK),
                  .group_bytes = qn__pack_group_bytes(kernel->type, tile->k),
-                 .stack = stack,
-                 .acts = acts};
+                 .room = tile->scratch};
     w.n_levels = 64 - __builtin_clzll((unsigned long long)w.n_chunks);
     const int64_t n_groups = qn__div_up(tile->n_rows, QN_PACK_ROWS);
     for (w.first = 0; w.first < tile->n_cols; w.first += w.n_cols) {

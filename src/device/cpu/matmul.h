@@ -103,7 +103,11 @@ typedef struct qn_matmul_tile {
     size_t x_stride;
     float *const *y;
     const float *bias; /* of the first row on, added last; or NULL */
+    void *scratch;     /* QN_MATMUL_SCRATCH bytes, aligned to 64; the definition needs none */
 } qn_matmul_tile;
+
+/* Room for sums that wait and for opened weights: too much for the stack of a caller's thread. */
+#define QN_MATMUL_SCRATCH ((size_t)336 << 10)
 
 typedef void (*qn_matmul_fn)(const qn_matmul_tile *tile);
 

@@ -190,7 +190,8 @@ static const void *act_column(const qn_cpu_step *step, int64_t i1, int64_t i2)
 }
 
 /* A tile of the groups of row task `row_task` of a plane; columns are still to be filled in. */
-static qn_matmul_tile make_tile(const qn_cpu_step *step, int64_t plane, int64_t row_task)
+static qn_matmul_tile make_tile(const qn_cpu_step *step, int64_t plane, int64_t row_task,
+                                void *scratch)
 {
     const qn_weight *w = weight_of(step);
     const qn_node *bias = step->node->op == QN_OP_MUL_MAT ? step->node->src[2] : NULL;
@@ -204,6 +205,7 @@ static qn_matmul_tile make_tile(const qn_cpu_step *step, int64_t plane, int64_t 
         .x_stride = is_quantized(step) ? (size_t)step->node->src[1]->ne[1] * sizeof(qn_act_chunk)
                                        : QN_PACK_CHUNK * sizeof(float),
         .bias = bias ? (const float *)bias->data + row : NULL,
+        .scratch = scratch,
     };
 }
 
@@ -224,6 +226,7 @@ static void prepare_mul_mat(qn_cpu_step *step)
 {
     step->n_phases = is_quantized(step) ? 2 : 1;
     step->kept_bytes = act_bytes(step);
+    step->scratch_bytes = QN_MATMUL_SCRATCH;
     cut_rows(step, n_col_tasks(step) * weight_of(step)->ne[2], step->node->ne[1]);
     step->tile[ACT_TYPE] = weight_of(step)->type;
 }
@@ -238,7 +241,6 @@ static int64_t count_mul_mat(const qn_cpu_step *step, int phase)
 
 static void run_mul_mat(const qn_cpu_step *step, int phase, int64_t task, void *scratch)
 {
-    (void)scratch;
     if (phase + 1 < step->n_phases) {
         run_quantize(step, task);
         return;
@@ -248,7 +250,7 @@ static void run_mul_mat(const qn_cpu_step *step, int phase, int64_t task, void *
     const int64_t first = rest % n_col_tasks(step) * TILE_COLS, plane = rest / n_col_tasks(step);
     const void *x[TILE_COLS];
     float *y[TILE_COLS];
-    qn_matmul_tile tile = make_tile(step, plane, row_task);
+    qn_matmul_tile tile = make_tile(step, plane, row_task, scratch);
     tile.n_cols = qn__min_i64(TILE_COLS, out->ne[1] - first);
     tile.x = x;
     tile.y = y;
@@ -303,6 +305,7 @@ static void prepare_mul_mat_id(qn_cpu_step *step)
 {
     step->n_phases = 2;
     step->kept_bytes = act_bytes(step);
+    step->scratch_bytes = QN_MATMUL_SCRATCH;
     step->shared_bytes = sizeof(int64_t) +
                          (size_t)n_pairs_of(step) * (sizeof(lot) + sizeof(int32_t)) +
                          (size_t)(weight_of(step)->ne[2] + 1) * sizeof(int32_t);
@@ -353,7 +356,6 @@ static int64_t count_mul_mat_id(const qn_cpu_step *step, int phase)
 
 static void run_mul_mat_id(const qn_cpu_step *step, int phase, int64_t task, void *scratch)
 {
-    (void)scratch;
     if (phase == 0) {
         if (task == 0) {
             run_sort(step);
@@ -368,7 +370,7 @@ static void run_mul_mat_id(const qn_cpu_step *step, int phase, int64_t task, voi
     const int64_t row_task = task % n_row_tasks(step);
     const void *x[TILE_COLS];
     float *y[TILE_COLS];
-    qn_matmul_tile tile = make_tile(step, part.expert, row_task);
+    qn_matmul_tile tile = make_tile(step, part.expert, row_task, scratch);
     tile.n_cols = part.count;
     tile.x = x;
     tile.y = y;

@@ -161,6 +161,8 @@ static void finish(const qn_matmul_tile *t, qn_avx2_stack stack, int64_t n_chunk
                     t->bias ? t->bias + row : NULL, t->y[column] + row);
 }
 
+_Static_assert(sizeof(qn_avx2_stack[WALK_GROUPS][WALK_COLS]) <= QN_MATMUL_SCRATCH, "stacks");
+
 /* Up to WALK_GROUPS groups at row `row` with columns first .. first + n_cols. They go through the
  * chunks together, so that activations come to the L1 cache once for all of them. */
 QN_INLINE void mul_groups(qn_type type, const qn_matmul_tile *t, int64_t row, int64_t groups,
@@ -170,7 +172,7 @@ QN_INLINE void mul_groups(qn_type type, const qn_matmul_tile *t, int64_t row, in
     const size_t chunk_bytes = qn__pack_chunk_bytes(type, QN_PACK_CHUNK);
     const uint8_t *w = (const uint8_t *)t->weights + (size_t)(row / QN_PACK_ROWS) * group_bytes;
     const int64_t n_chunks = qn__div_up(t->k, QN_PACK_CHUNK);
-    qn_avx2_stack stack[WALK_GROUPS][WALK_COLS];
+    qn_avx2_stack(*stack)[WALK_COLS] = t->scratch;
     for (int64_t i = 0; i < n_chunks; i++) {
         const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
         for (int64_t g = 0; g < groups; g++) {

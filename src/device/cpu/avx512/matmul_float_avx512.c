@@ -114,6 +114,8 @@ QN_INLINE void walk_columns(qn_type type, const qn_matmul_tile *t, const uint8_t
     }
 }
 
+_Static_assert(sizeof(qn_avx512_stack[QN_AVX512_COLS][GROUPS]) <= QN_MATMUL_SCRATCH, "stacks");
+
 /* The one or two groups at row `row` with columns first .. first + n_cols. */
 QN_INLINE void mul_groups(qn_type type, const qn_matmul_tile *t, int64_t row, int groups,
                           int64_t first, int64_t n_cols)
@@ -121,7 +123,7 @@ QN_INLINE void mul_groups(qn_type type, const qn_matmul_tile *t, int64_t row, in
     const size_t group_bytes = qn__pack_group_bytes(type, t->k);
     const uint8_t *w = (const uint8_t *)t->weights + (size_t)(row / QN_PACK_ROWS) * group_bytes;
     const int64_t n_chunks = qn__div_up(t->k, QN_PACK_CHUNK);
-    qn_avx512_stack stack[QN_AVX512_COLS][GROUPS];
+    qn_avx512_stack(*stack)[GROUPS] = t->scratch;
     for (int64_t i = 0; i < n_chunks; i++) {
         walk_columns(type, t, w, group_bytes, groups, first, n_cols, i, stack);
         w += qn__pack_chunk_bytes(type, QN_PACK_CHUNK);

@@ -392,7 +392,7 @@ static void mul_group(qn_type type, open_fn open, const qn_matmul_tile *t, int64
     const uint8_t *chunk = (const uint8_t *)t->weights +
                            (size_t)(row / QN_PACK_ROWS) * qn__pack_group_bytes(type, t->k);
     const int64_t n_chunks = qn__div_up(t->k, QN_PACK_CHUNK);
-    qn_neon_stack stack[QN_NEON_COLS];
+    qn_neon_stack *stack = t->scratch;
     open_chunk w;
     for (int64_t i = 0; i < n_chunks; i++) {
         const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);

@@ -96,7 +96,7 @@ QN_INLINE void mul_groups(qn_type type, const qn_matmul_tile *t, int64_t row, in
     const size_t group_bytes = qn__pack_group_bytes(type, t->k);
     const uint8_t *w = (const uint8_t *)t->weights + (size_t)(row / QN_PACK_ROWS) * group_bytes;
     const int64_t n_chunks = qn__div_up(t->k, QN_PACK_CHUNK);
-    qn_neon_stack stack[QN_NEON_COLS];
+    qn_neon_stack *stack = t->scratch;
     for (int64_t i = 0; i < n_chunks; i++) {
         const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
         for (int64_t c = 0, cols = COLS; c < n_cols; c += cols) {
