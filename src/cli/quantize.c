@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,11 +35,11 @@ typedef struct run_state {
     int last_percent;
 } run_state;
 
-static volatile sig_atomic_t interrupted;
+static atomic_bool interrupted; /* threads ask, and any of them may get the signal */
 
 static void on_signal(int number)
 {
-    interrupted = 1;
+    atomic_store(&interrupted, true);
     signal(number, SIG_DFL); /* a second one ends the program at once */
 }
 
@@ -232,7 +233,7 @@ static bool show_progress(void *user, float fraction)
         fprintf(stderr, "\r%3d %%", percent);
         state->last_percent = percent;
     }
-    return !interrupted;
+    return !atomic_load(&interrupted);
 }
 
 static void print_message(void *user, qn_log_level level, const char *line)

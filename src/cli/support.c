@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -85,13 +86,14 @@ void cli_log_close(cli_log *log)
 
 /* ---- Ctrl-C ---- */
 
-static volatile sig_atomic_t interrupts;
+/* Atomic, not only sig_atomic_t: the workers of a pool ask too, and any thread may get the signal.
+ */
+static atomic_int interrupts;
 
 static void on_interrupt(int number)
 {
     (void)number;
-    interrupts++;
-    if (interrupts > 1) {
+    if (atomic_fetch_add(&interrupts, 1) > 0) {
         _exit(130);
     }
 }
@@ -107,13 +109,13 @@ void cli_catch_interrupt(void)
 
 bool cli_interrupted(void)
 {
-    return interrupts > 0;
+    return atomic_load(&interrupts) > 0;
 }
 
 static bool abort_on_interrupt(void *user)
 {
     (void)user;
-    return interrupts > 0;
+    return cli_interrupted();
 }
 
 /* ---- Prompts ---- */
