@@ -10,9 +10,10 @@ enum {
 
 /* What lies in the scratch of a tile. */
 typedef struct room {
-    _Alignas(64) float stack[STACK_FLOATS]; /* [group][level][column][16 rows] */
-    _Alignas(64) uint8_t acts[PANEL * QN_BLOCKS_COLS *
-                              QN_BLOCKS_ACT_BYTES]; /* [chunk of the panel][column]: prepared */
+    /* [group][level][column][16 rows] */
+    _Alignas(64) float stack[STACK_FLOATS];
+    /* [chunk of the panel][column]: prepared activations */
+    _Alignas(64) uint8_t acts[PANEL * QN_BLOCKS_COLS * QN_BLOCKS_ACT_BYTES];
     _Alignas(64) uint8_t open[QN_BLOCKS_OPEN_BYTES];
 } room;
 

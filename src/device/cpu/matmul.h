@@ -123,8 +123,8 @@ typedef struct qn_cpu_matmul_fns {
 /*
  * Asks for the bytes that the products come to a while after block b of a chunk: as many as a block
  * has. The weights are one stream, but the processor's own prefetch stays so close behind it that a
- * kernel waits half of its time. Bytes of eight bits are multiplied faster than they arrive; there
- * the distance is shorter. It may ask for bytes past the end; that does nothing.
+ * kernel waits half of its time. Weights of eight bits do best
+ * with a shorter distance (measured). It may ask for bytes past the end; that does nothing.
  */
 QN_INLINE void qn__fetch_ahead(qn_type type, const uint8_t *chunk, int64_t b)
 {

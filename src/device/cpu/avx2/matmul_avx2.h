@@ -13,8 +13,6 @@
  */
 #define QN_IN_REGISTER(x) __asm__("" : "+x"(x))
 
-enum { QN_AVX2_COLS = 32 }; /* columns that share one walk through the chunks of a group */
-
 /* The waiting chunk sums of one column: [level][16 rows]. */
 typedef float qn_avx2_stack[QN_JOIN_LEVELS][QN_PACK_ROWS];
 

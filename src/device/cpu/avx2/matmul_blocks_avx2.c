@@ -242,33 +242,28 @@ QN_INLINE void add_quads(const __m256i w[][2], int halves_n, const qn_act_chunk 
     }
 }
 
-/* Signed bytes: all eight quads, in 32 bits. |w| may be 128, which maddubs takes as unsigned; two
- * products of at most 128 * 127 fit 16 bits. */
-QN_INLINE void add_signed(const __m256i w[][2], int halves_n, const qn_act_chunk *const x[],
-                          int cols, int64_t b, __m256i sum[][2])
+/* Signed bytes: all eight quads of 8 rows, in 32 bits. |w| may be 128, which maddubs takes as
+ * unsigned; two products of at most 128 * 127 fit 16 bits. For few columns; dot_signed is for many.
+ */
+QN_INLINE void add_signed(const __m256i w[][2], const qn_act_chunk *const x[], int cols, int64_t b,
+                          __m256i sum[][2])
 {
     const __m256i ones = _mm256_set1_epi16(1);
 #pragma GCC unroll 8
     for (int i = 0; i < QUADS; i++) {
-        __m256i size[2];
-#pragma GCC unroll 2
-        for (int h = 0; h < halves_n; h++) {
-            size[h] = _mm256_abs_epi8(w[i][h]);
-        }
+        const __m256i size = _mm256_abs_epi8(w[i][0]);
 #pragma GCC unroll 4
         for (int c = 0; c < cols; c++) {
             const __m256i q = spread(x[c]->q[b] + 4 * i);
-#pragma GCC unroll 2
-            for (int h = 0; h < halves_n; h++) {
-                const __m256i pairs = _mm256_maddubs_epi16(size[h], _mm256_sign_epi8(q, w[i][h]));
-                sum[c][h] = _mm256_add_epi32(sum[c][h], _mm256_madd_epi16(pairs, ones));
-                QN_IN_REGISTER(sum[c][h]);
-            }
+            const __m256i pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(q, w[i][0]));
+            sum[c][0] = _mm256_add_epi32(sum[c][0], _mm256_madd_epi16(pairs, ones));
+            QN_IN_REGISTER(sum[c][0]);
         }
     }
 }
 
-/* Block b of 8 or 16 rows (halves_n) with `cols` columns. w[quad][half], s[half]. */
+/* Block b of 8 or 16 rows (halves_n; signed bytes: 8) with `cols` columns. w[quad][half], s[half].
+ */
 QN_INLINE void dot_block(kind how, const __m256i w[][2], const scales *s, int halves_n,
                          const qn_act_chunk *const x[], int cols, int64_t b, __m256 acc[][2])
 {
@@ -284,7 +279,7 @@ QN_INLINE void dot_block(kind how, const __m256i w[][2], const scales *s, int ha
         }
     }
     if (how == KIND_SIGNED) {
-        add_signed(w, halves_n, x, cols, b, sum);
+        add_signed(w, x, cols, b, sum);
     } else {
         add_quads(w, halves_n, x, cols, b, 0, sum);
     }

@@ -15,9 +15,9 @@ enum {
 /* The waiting chunk sums of one column: [level][16 rows]. */
 typedef float qn_neon_stack[QN_JOIN_LEVELS][QN_PACK_ROWS];
 
-/* Adds the sums of chunk `index` of the 4 rows of register r (join.h). */
 _Static_assert(sizeof(qn_neon_stack[QN_NEON_COLS]) <= QN_MATMUL_SCRATCH, "stacks");
 
+/* Adds the sums of chunk `index` of the 4 rows of register r (join.h). */
 QN_INLINE void qn__neon_join(qn_neon_stack stack, int64_t index, int r, float32x4_t sum)
 {
     const int count = qn__join_count(index);
