@@ -4,7 +4,8 @@
 #include "device/cpu/join.h"
 
 enum {
-    PANEL = 4,              /* chunks of a panel */
+    PANEL = 2,              /* chunks of a panel */
+    LAST_COLS = 16,         /* columns whose results are written together */
     STACK_FLOATS = 48 << 10 /* of all groups that walk together */
 };
 
@@ -15,6 +16,7 @@ typedef struct room {
     /* [chunk of the panel][column]: prepared activations */
     _Alignas(64) uint8_t acts[PANEL * QN_BLOCKS_COLS * QN_BLOCKS_ACT_BYTES];
     _Alignas(64) uint8_t open[QN_BLOCKS_OPEN_BYTES];
+    const qn_act_chunk *x[PANEL][QN_BLOCKS_COLS];
 } room;
 
 _Static_assert(sizeof(room) <= QN_MATMUL_SCRATCH, "the room of a tile");
@@ -53,12 +55,6 @@ static int64_t values_of(const walkers *w, int64_t index)
     return qn__min_i64(w->tile->k - index * QN_PACK_CHUNK, QN_PACK_CHUNK);
 }
 
-static const qn_act_chunk *act_at(const walkers *w, int64_t column, int64_t index)
-{
-    return (const qn_act_chunk *)((const uint8_t *)w->tile->x[w->first + column] +
-                                  (size_t)index * w->tile->x_stride);
-}
-
 static uint8_t *prepared_at(const walkers *w, int64_t column, int64_t index)
 {
     return w->room->acts + (index % PANEL * w->n_cols + column) * QN_BLOCKS_ACT_BYTES;
@@ -90,52 +86,60 @@ static void finish(const walkers *w, const float *stack, int64_t n_rows, const f
     }
 }
 
-/* Chunk `index` of a group with all columns; `next` is opened after it. After the last chunk,
- * results are written while the sums are at hand; their lines were asked for a walk before. */
-static void walk_chunk(const walkers *w, int64_t group, int64_t index, const uint8_t *next)
+/* The last chunk of a group: results are written while the sums are at hand, and their lines are
+ * asked for before. */
+static void walk_last(const walkers *w, qn_blocks_chunk *chunk, int64_t group)
 {
     const qn_matmul_tile *t = w->tile;
-    const bool is_last = index + 1 == w->n_chunks;
     const int64_t row = w->row + group * QN_PACK_ROWS;
     const int64_t n_rows = qn__min_i64(t->n_rows - row, QN_PACK_ROWS);
+    for (int64_t c = 0; c < w->n_cols; c += LAST_COLS) {
+        const int64_t n_cols = qn__min_i64(w->n_cols - c, LAST_COLS);
+        float *stack = stack_of(w, group) + c * QN_PACK_ROWS;
+        float *const *y = t->y + w->first + c;
+        for (int64_t j = 0; j < n_cols; j++) {
+            __builtin_prefetch(y[j] + row, 1);
+            __builtin_prefetch(y[j] + row + n_rows - 1, 1);
+        }
+        chunk->acts = prepared_at(w, c, chunk->index);
+        w->kernel->walk(chunk, w->room->x[chunk->index % PANEL] + c, n_cols, stack);
+        for (int64_t j = 0; j < n_cols; j++) {
+            finish(w, stack + j * QN_PACK_ROWS, n_rows, t->bias ? t->bias + row : NULL, y[j] + row);
+        }
+        chunk->fetch += chunk->fetch_bytes * chunk->n_blocks * (LAST_COLS / w->kernel->widest);
+    }
+}
+
+/* Chunk `index` of a group with all columns; `next` is opened after it. */
+static void walk_chunk(const walkers *w, int64_t group, int64_t index, const uint8_t *next)
+{
     qn_blocks_chunk chunk = {.open = w->room->open,
                              .n_blocks = values_of(w, index) / QN_PACK_BLOCK,
                              .index = index,
                              .fetch = next,
+                             .fetch_end = next + w->chunk_bytes,
                              .fetch_bytes = w->fetch_bytes,
+                             .acts = prepared_at(w, 0, index),
                              .level = level_of(w)};
     w->kernel->open(chunk_at(w, group, index), chunk.n_blocks, w->room->open);
-    for (int64_t c = 0, width = w->kernel->widest; c < w->n_cols; c += width) {
-        const qn_act_chunk *x[QN_BLOCKS_WALK];
-        float *stack = stack_of(w, group) + c * QN_PACK_ROWS;
-        float *const *y = t->y + w->first + c;
-        width = qn__min_i64(width, w->n_cols - c);
-        for (int64_t j = 0; j < width; j++) {
-            x[j] = act_at(w, c + j, index);
-            if (is_last) {
-                __builtin_prefetch(y[j] + row, 1);
-                __builtin_prefetch(y[j] + row + n_rows - 1, 1);
-            }
-        }
-        chunk.acts = prepared_at(w, c, index);
-        w->kernel->walk[width](&chunk, x, stack);
-        for (int64_t j = 0; is_last && j < width; j++) {
-            finish(w, stack + j * QN_PACK_ROWS, n_rows, t->bias ? t->bias + row : NULL, y[j] + row);
-        }
-        chunk.fetch += chunk.fetch_bytes * chunk.n_blocks;
-        if (chunk.fetch >= next + w->chunk_bytes) {
-            chunk.fetch_bytes = 0;
-        }
+    if (index + 1 == w->n_chunks) {
+        walk_last(w, &chunk, group);
+    } else {
+        w->kernel->walk(&chunk, w->room->x[index % PANEL], w->n_cols, stack_of(w, group));
     }
 }
 
-/* The activations of a panel, where the kernel wants them in a form of its own. */
+/* The activations of a panel, and what the kernel makes of them where it wants another form. */
 static void prepare(const walkers *w, int64_t panel, int64_t end)
 {
-    for (int64_t i = panel; w->kernel->prepare && i < end; i++) {
+    for (int64_t i = panel; i < end; i++) {
+        const qn_act_chunk **x = w->room->x[i % PANEL];
         for (int64_t c = 0; c < w->n_cols; c++) {
-            w->kernel->prepare(act_at(w, c, i), values_of(w, i) / QN_PACK_BLOCK,
-                               prepared_at(w, c, i));
+            x[c] = (const qn_act_chunk *)((const uint8_t *)w->tile->x[w->first + c] +
+                                          (size_t)i * w->tile->x_stride);
+            if (w->kernel->prepare) {
+                w->kernel->prepare(x[c], values_of(w, i) / QN_PACK_BLOCK, prepared_at(w, c, i));
+            }
         }
     }
 }

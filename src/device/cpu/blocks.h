@@ -14,8 +14,7 @@
 #include "device/cpu/matmul.h"
 
 enum {
-    QN_BLOCKS_COLS = 64,            /* columns of a block */
-    QN_BLOCKS_WALK = 8,             /* most columns of a walk */
+    QN_BLOCKS_COLS = 128,           /* columns of a block */
     QN_BLOCKS_OPEN_BYTES = 9 << 10, /* an open chunk has at most; aligned to 64 */
     QN_BLOCKS_ACT_BYTES = 512       /* what a kernel makes of a column's chunk, if it does */
 };
@@ -25,16 +24,17 @@ typedef struct qn_blocks_chunk {
     const void *open;
     int64_t n_blocks;
     int64_t index;        /* of the chunk in its row */
-    const uint8_t *fetch; /* weights that are opened next … */
-    int64_t fetch_bytes;  /* … of which a block of a walk asks for so many, a multiple of 64 */
-    const void *acts;     /* what `prepare` made of the columns, one behind the other */
-    size_t level;         /* floats from one level of the stacks to the next */
+    const uint8_t *fetch; /* weights that are opened next, from here … */
+    const uint8_t *fetch_end;
+    int64_t fetch_bytes; /* … to there: a block of a walk asks for so many, a multiple of 64 */
+    const void *acts;    /* what `prepare` made of the columns, one behind the other */
+    size_t level;        /* floats from one level of the stacks to the next */
 } qn_blocks_chunk;
 
-/* Multiplies with some columns and joins the sums to the stacks: those of column c, 16 rows, are at
- * stack + 16 * c, on the lowest level. */
+/* Multiplies with n_cols columns and joins the sums to the stacks: those of column c, 16 rows, are
+ * at stack + 16 * c, on the lowest level. */
 typedef void (*qn_blocks_walk_fn)(const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],
-                                  float *stack);
+                                  int64_t n_cols, float *stack);
 
 typedef struct qn_blocks_kernel {
     qn_type type;
@@ -42,8 +42,8 @@ typedef struct qn_blocks_kernel {
     /* Brings a column's chunk into QN_BLOCKS_ACT_BYTES of another form, once for all groups of a
      * tile; NULL where walks take it as it is. */
     void (*prepare)(const qn_act_chunk *x, int64_t n_blocks, void *out);
-    int64_t widest;                /* columns of a walk */
-    const qn_blocks_walk_fn *walk; /* by the number of columns, 1 .. widest */
+    int64_t widest; /* columns that a walk takes together */
+    qn_blocks_walk_fn walk;
 } qn_blocks_kernel;
 
 void qn__blocks_mul(const qn_blocks_kernel *kernel, const qn_matmul_tile *tile);
@@ -52,7 +52,7 @@ void qn__blocks_mul(const qn_blocks_kernel *kernel, const qn_matmul_tile *tile);
 QN_INLINE void qn__blocks_fetch(const qn_blocks_chunk *chunk, const uint8_t **at)
 {
     const uint8_t *end = *at + chunk->fetch_bytes;
-    for (; *at < end; *at += 64) {
+    for (; *at < end && *at < chunk->fetch_end; *at += 64) {
         __builtin_prefetch(*at);
     }
 }

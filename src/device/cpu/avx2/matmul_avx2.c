@@ -40,26 +40,45 @@ static uint32_t greatest(__m256i x)
     return (uint32_t)_mm_cvtsi128_si32(m);
 }
 
-/* The tree over 16 lanes: 8, 4, 2, 1 apart. */
-static float join_lanes(__m256 low, __m256 high)
+_Static_assert(QN_ACT_SCALES == 4, "one lane a scale");
+
+/* The four trees over 16 lanes, 8, 4, 2, 1 apart, of low[i], high[i]. */
+static __m128 join_lanes(const __m256 low[4], const __m256 high[4])
 {
-    const __m256 eight = _mm256_add_ps(low, high);
-    __m128 x = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
-    return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
+    __m128 four[4];
+    for (int i = 0; i < 4; i++) {
+        const __m256 eight = _mm256_add_ps(low[i], high[i]);
+        four[i] = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    }
+    const __m128 two01 =
+        _mm_add_ps(_mm_movelh_ps(four[0], four[1]), _mm_movehl_ps(four[1], four[0]));
+    const __m128 two23 =
+        _mm_add_ps(_mm_movelh_ps(four[2], four[3]), _mm_movehl_ps(four[3], four[2]));
+    return _mm_add_ps(_mm_shuffle_ps(two01, two23, _MM_SHUFFLE(2, 0, 2, 0)),
+                      _mm_shuffle_ps(two01, two23, _MM_SHUFFLE(3, 1, 3, 1)));
 }
 
-/* Levels for one scale; returns the sum of the squared errors. */
-static float quantize_by(const __m256 v[4], float amax, float divisor, __m256i q[4])
+/* Which of the scales amax / divisor, with their inverses, has the least sum of squared errors: the
+ * first of equal ones. All are computed, without branches that nobody could foretell. */
+static int best_scale(const __m256 v[4], const float inverse[4], const float d[4])
 {
-    const __m256 inverse = _mm256_set1_ps(divisor / amax), d = _mm256_set1_ps(amax / divisor);
-    __m256 sum[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-    for (int i = 0; i < 4; i++) {
-        q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
-        const __m256 error = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(q[i]), d, v[i]);
-        sum[i % 2] = _mm256_fmadd_ps(error, error, sum[i % 2]);
+    __m256 sum[4][2];
+    for (int s = 0; s < 4; s++) {
+        const __m256 by = _mm256_broadcast_ss(&inverse[s]), scale = _mm256_broadcast_ss(&d[s]);
+        sum[s][0] = sum[s][1] = _mm256_setzero_ps();
+        for (int i = 0; i < 4; i++) {
+            const __m256 q = _mm256_cvtepi32_ps(_mm256_cvtps_epi32(_mm256_mul_ps(v[i], by)));
+            const __m256 error = _mm256_fnmadd_ps(q, scale, v[i]);
+            sum[s][i % 2] = _mm256_fmadd_ps(error, error, sum[s][i % 2]);
+        }
     }
-    return join_lanes(sum[0], sum[1]);
+    const __m256 low[4] = {sum[0][0], sum[1][0], sum[2][0], sum[3][0]};
+    const __m256 high[4] = {sum[0][1], sum[1][1], sum[2][1], sum[3][1]};
+    const __m128 error = join_lanes(low, high);
+    __m128 least = _mm_min_ps(error, _mm_movehl_ps(error, error));
+    least = _mm_min_ps(least, _mm_movehdup_ps(least));
+    least = _mm_shuffle_ps(least, least, 0);
+    return __builtin_ctz((unsigned)_mm_movemask_ps(_mm_cmpeq_ps(error, least)));
 }
 
 /* Levels of 32 values, in order; *d their scale. */
@@ -82,19 +101,17 @@ static __m256i quantize_levels(const float *x, float *d)
         *d = 0.0F;
         return _mm256_setzero_si256();
     }
+    const __m128 divisors = _mm_setr_ps(127.0F, 126.0F, 125.0F, 124.0F);
+    float inverse[4], scale[4];
+    _mm_storeu_ps(inverse, _mm_div_ps(divisors, _mm_set1_ps(amax)));
+    _mm_storeu_ps(scale, _mm_div_ps(_mm_set1_ps(amax), divisors));
+    const int best = best_scale(v, inverse, scale);
+    const __m256 by = _mm256_broadcast_ss(&inverse[best]);
     __m256i q[4];
-    float divisor = 127.0F;
-    float least = quantize_by(v, amax, divisor, q);
-    for (float next = 126.0F; next > 127.0F - (float)QN_ACT_SCALES; next -= 1.0F) {
-        __m256i levels[4];
-        const float error = quantize_by(v, amax, next, levels);
-        if (error < least) {
-            least = error;
-            divisor = next;
-            memcpy(q, levels, sizeof levels);
-        }
+    for (int i = 0; i < 4; i++) {
+        q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], by));
     }
-    *d = amax / divisor;
+    *d = scale[best];
     /* The packs work in halves of 128 bits: quads come out as 0 2 4 6 1 3 5 7. */
     const __m256i packed =
         _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));

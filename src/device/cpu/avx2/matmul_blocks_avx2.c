@@ -419,19 +419,26 @@ QN_INLINE void dot_signed(const open_chunk *w, const scales *s, const signed_act
     }
 }
 
+/* `cols` columns from `first` on; they ask for weights from *fetch on. */
 QN_INLINE void walk(kind how, int cols, const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],
-                    float *stack)
+                    int64_t first, float *stack, const uint8_t **fetch)
 {
     const open_chunk *w = chunk->open;
-    const uint8_t *fetch = chunk->fetch;
     __m256 acc[COLS][2];
+    x += first;
+    stack += first * QN_PACK_ROWS;
 #pragma GCC unroll 4
     for (int c = 0; c < cols; c++) {
         acc[c][0] = acc[c][1] = _mm256_setzero_ps();
     }
     for (int64_t b = 0; b < chunk->n_blocks; b++) {
         scales s[2];
-        qn__blocks_fetch(chunk, &fetch);
+        qn__blocks_fetch(chunk, fetch);
+        /* the columns of the next walk, which mostly lie behind these */
+#pragma GCC unroll 4
+        for (int c = 0; how != KIND_SIGNED && c < cols; c++) {
+            __builtin_prefetch((const uint8_t *)(x[c] + cols) + 64 * b);
+        }
 #pragma GCC unroll 2
         for (int h = 0; h < 2; h++) {
             s[h].d = w->d[b][h];
@@ -447,7 +454,7 @@ QN_INLINE void walk(kind how, int cols, const qn_blocks_chunk *chunk, const qn_a
             }
         }
         if (how == KIND_SIGNED) {
-            dot_signed(w, s, chunk->acts, x, cols, b, acc);
+            dot_signed(w, s, (const signed_acts *)chunk->acts + first, x, cols, b, acc);
         } else {
             dot_block(how, (const __m256i(*)[2])w->w[b], s, 2, x, cols, b, acc);
         }
@@ -465,24 +472,46 @@ QN_INLINE void walk(kind how, int cols, const qn_blocks_chunk *chunk, const qn_a
     }
 }
 
-/* A function for every number of columns of a kind, and their row of the table. */
-#define QN_WALK(how, cols)                                                                         \
-    static void walk_##how##_##cols(const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],   \
-                                    float *stack)                                                  \
-    {                                                                                              \
-        walk(how, cols, chunk, x, stack);                                                          \
+/* All columns: four at a time, then those that are left. */
+QN_INLINE void walk_all(kind how, const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],
+                        int64_t n_cols, float *stack)
+{
+    const uint8_t *fetch = chunk->fetch;
+    int64_t c = 0;
+    for (; c + COLS <= n_cols; c += COLS) {
+        walk(how, COLS, chunk, x, c, stack, &fetch);
     }
-#define QN_WALKS(how) QN_WALK(how, 1) QN_WALK(how, 2) QN_WALK(how, 3) QN_WALK(how, 4)
-QN_WALKS(KIND_OFFSET)
-QN_WALKS(KIND_MINIMUM)
-QN_WALKS(KIND_MINIMUM_5)
-QN_WALKS(KIND_SUBS)
-QN_WALKS(KIND_SUBS_MINIMUM)
-QN_WALKS(KIND_SIGNED)
+    switch (n_cols - c) {
+    case 1:
+        walk(how, 1, chunk, x, c, stack, &fetch);
+        break;
+    case 2:
+        walk(how, 2, chunk, x, c, stack, &fetch);
+        break;
+    case 3:
+        walk(how, 3, chunk, x, c, stack, &fetch);
+        break;
+    default:
+        break;
+    }
+}
 
-#define QN_WALK_ROW(how)                                                                           \
-    [how] = {NULL, walk_##how##_1, walk_##how##_2, walk_##how##_3, walk_##how##_4}
-static const qn_blocks_walk_fn walks[KIND_COUNT][COLS + 1] = {
+/* A function for every kind, and the row of its table. */
+#define QN_WALK(how)                                                                               \
+    static void walk_##how(const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],            \
+                           int64_t n_cols, float *stack)                                           \
+    {                                                                                              \
+        walk_all(how, chunk, x, n_cols, stack);                                                    \
+    }
+QN_WALK(KIND_OFFSET)
+QN_WALK(KIND_MINIMUM)
+QN_WALK(KIND_MINIMUM_5)
+QN_WALK(KIND_SUBS)
+QN_WALK(KIND_SUBS_MINIMUM)
+QN_WALK(KIND_SIGNED)
+
+#define QN_WALK_ROW(how) [how] = walk_##how
+static const qn_blocks_walk_fn walks[KIND_COUNT] = {
     QN_WALK_ROW(KIND_OFFSET), QN_WALK_ROW(KIND_MINIMUM),      QN_WALK_ROW(KIND_MINIMUM_5),
     QN_WALK_ROW(KIND_SUBS),   QN_WALK_ROW(KIND_SUBS_MINIMUM), QN_WALK_ROW(KIND_SIGNED),
 };

@@ -267,19 +267,21 @@ QN_INLINE void open_blocks(qn_type type, const uint8_t *chunk, int64_t n, open_c
     }
 }
 
+/* `cols` columns from `first` on; they ask for weights from *fetch on. */
 QN_INLINE void walk(kind how, int cols, const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],
-                    float *stack)
+                    int64_t first, float *stack, const uint8_t **fetch)
 {
     const open_chunk *w = chunk->open;
-    const uint8_t *fetch = chunk->fetch;
     __m512 acc[COLS];
+    x += first;
+    stack += first * QN_PACK_ROWS;
 #pragma GCC unroll 8
     for (int c = 0; c < cols; c++) {
         acc[c] = _mm512_setzero_ps();
     }
     for (int64_t b = 0; b < chunk->n_blocks; b++) {
         scales s;
-        qn__blocks_fetch(chunk, &fetch);
+        qn__blocks_fetch(chunk, fetch);
         s.d = w->d[b];
         if (has_minimum(how)) {
             s.m = w->m[b];
@@ -305,31 +307,56 @@ QN_INLINE void walk(kind how, int cols, const qn_blocks_chunk *chunk, const qn_a
     }
 }
 
-/* A function for every number of columns of a kind, and their row of the table. */
-#define QN_WALK(how, cols)                                                                         \
-    static void walk_##how##_##cols(const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],   \
-                                    float *stack)                                                  \
-    {                                                                                              \
-        walk(how, cols, chunk, x, stack);                                                          \
+/* All columns: eight at a time, then those that are left. */
+QN_INLINE void walk_all(kind how, const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],
+                        int64_t n_cols, float *stack)
+{
+    const uint8_t *fetch = chunk->fetch;
+    int64_t c = 0;
+    for (; c + COLS <= n_cols; c += COLS) {
+        walk(how, COLS, chunk, x, c, stack, &fetch);
     }
-#define QN_WALKS(how)                                                                              \
-    QN_WALK(how, 1)                                                                                \
-    QN_WALK(how, 2)                                                                                \
-    QN_WALK(how, 3)                                                                                \
-    QN_WALK(how, 4)                                                                                \
-    QN_WALK(how, 5)                                                                                \
-    QN_WALK(how, 6)                                                                                \
-    QN_WALK(how, 7)                                                                                \
-    QN_WALK(how, 8)
-QN_WALKS(KIND_OFFSET)
-QN_WALKS(KIND_MINIMUM)
-QN_WALKS(KIND_SUBS)
-QN_WALKS(KIND_SUBS_MINIMUM)
+    switch (n_cols - c) {
+    case 1:
+        walk(how, 1, chunk, x, c, stack, &fetch);
+        break;
+    case 2:
+        walk(how, 2, chunk, x, c, stack, &fetch);
+        break;
+    case 3:
+        walk(how, 3, chunk, x, c, stack, &fetch);
+        break;
+    case 4:
+        walk(how, 4, chunk, x, c, stack, &fetch);
+        break;
+    case 5:
+        walk(how, 5, chunk, x, c, stack, &fetch);
+        break;
+    case 6:
+        walk(how, 6, chunk, x, c, stack, &fetch);
+        break;
+    case 7:
+        walk(how, 7, chunk, x, c, stack, &fetch);
+        break;
+    default:
+        break;
+    }
+}
 
-#define QN_WALK_ROW(how)                                                                           \
-    [how] = {NULL,           walk_##how##_1, walk_##how##_2, walk_##how##_3, walk_##how##_4,       \
-             walk_##how##_5, walk_##how##_6, walk_##how##_7, walk_##how##_8}
-static const qn_blocks_walk_fn walks[KIND_COUNT][COLS + 1] = {
+/* A function for every kind, and the row of its table. */
+#define QN_WALK(how)                                                                               \
+    static void walk_##how(const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],            \
+                           int64_t n_cols, float *stack)                                           \
+    {                                                                                              \
+        walk_all(how, chunk, x, n_cols, stack);                                                    \
+    }
+QN_WALK(KIND_OFFSET)
+QN_WALK(KIND_MINIMUM)
+QN_WALK(KIND_SUBS)
+QN_WALK(KIND_SUBS_MINIMUM)
+
+#define QN_WALK_ROW(how) [how] = walk_##how
+static const qn_blocks_walk_fn walks[KIND_COUNT] = {
     QN_WALK_ROW(KIND_OFFSET),
     QN_WALK_ROW(KIND_MINIMUM),
     QN_WALK_ROW(KIND_SUBS),
