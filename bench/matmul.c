@@ -249,7 +249,8 @@ static void measure(qn_pool *pool, product *p, const options *o, const double *l
     const bool blocks = qn_type_get_info(p->type)->quantized;
     const int64_t n_chunks = qn__div_up(p->k, QN_PACK_CHUNK);
     const size_t act_bytes = (size_t)(n_chunks * p->cols) * sizeof(qn_act_chunk);
-    const size_t in_bytes = (size_t)(p->k * p->cols) * sizeof(float);
+    const size_t chunk_bytes = blocks ? sizeof(qn_act_chunk) : QN_PACK_CHUNK * sizeof(float);
+    const size_t in_bytes = (size_t)(n_chunks * QN_PACK_CHUNK * p->cols) * sizeof(float);
     qn_act_chunk *chunks = qn__block_alloc(act_bytes);
     float *in = qn__block_alloc(in_bytes);
     float *out = qn__block_alloc((size_t)(p->rows * p->cols) * sizeof(float));
@@ -259,13 +260,14 @@ static void measure(qn_pool *pool, product *p, const options *o, const double *l
         fprintf(stderr, "no memory\n");
         exit(1);
     }
-    for (int64_t i = 0; i < p->k * p->cols; i++) {
+    for (int64_t i = 0; i < n_chunks * QN_PACK_CHUNK * p->cols; i++) {
         in[i] = (float)(i * 7919 % 255 - 127);
     }
     for (int64_t c = 0; c < p->cols; c++) {
-        p->x[c] = blocks ? (const void *)(chunks + c) : (const void *)(in + c * p->k);
+        /* [chunk][column], as op_matmul.c has them. */
+        p->x[c] = (uint8_t *)(blocks ? (void *)chunks : (void *)in) + (size_t)c * chunk_bytes;
         p->y[c] = out + c * p->rows;
-        p->x_stride = blocks ? (size_t)p->cols * sizeof *chunks : QN_PACK_CHUNK * sizeof(float);
+        p->x_stride = (size_t)p->cols * chunk_bytes;
         if (blocks) {
             p->isa->matmul->quantize(in + c * p->k, p->k, qn__act_form(p->type), chunks + c,
                                      p->x_stride);

@@ -1,12 +1,13 @@
 /*
  * op_matmul.c: MUL_MAT and MUL_MAT_ID on the CPU: workspaces, the cut into tasks, columns.
  *
- * Block formats: phase 0 quantizes the activations into the kept workspace, chunk by chunk,
- * [plane][chunk][column] of qn_act_chunk, so that a tile reads the columns of a chunk one behind
- * the other. The last phase multiplies: a task is some groups of 16 rows with some columns.
- * Products of the same activations (query, key and value; gate and up) quantize them once: steps
- * that find them in the kept workspace, in a form that suits their weights, leave them as they are,
- * and run beside the step before them.
+ * Phase 0 brings the activations into the kept workspace, chunk by chunk, [plane][chunk][column],
+ * so that a tile reads the columns of a chunk one behind the other: quantized (qn_act_chunk) for
+ * block formats, as they are for float formats with many columns, which otherwise read them in
+ * place. The last phase multiplies: a task is some groups of 16 rows with some columns. Products of
+ * the same activations (query, key and value; gate and up) bring them once: steps that find them in
+ * the kept workspace, in a form that suits their weights, leave them as they are, and run beside
+ * the step before them.
  *
  * MUL_MAT_ID: phase 0 also sorts the pairs (token, rank) by expert; the last phase takes them as
  * *lots*, up to TILE_COLS pairs of one expert. Results do not depend on the grouping, because the
@@ -17,7 +18,7 @@
 
 enum {
     TILE_COLS = 128,        /* columns of a task: their activations stay in the cache */
-    QUANTIZE_CHUNKS = 8,    /* chunks of activations a task quantizes */
+    BRING_CHUNKS = 8,       /* chunks of activations that a task of phase 0 brings */
     TASK_BYTES = 128 << 10, /* weights a task reads, at least where there are enough of them … */
     TASK_GROUPS_MANY = 8,   /* … and groups, where many columns have to come to it for that */
     MANY_COLS = 32,
@@ -30,7 +31,7 @@ enum {
     TASK_GROUPS, /* groups of a task */
     LARGE_TASKS, /* so many tasks take them; the others take a part of that */
     ACT_TYPE,    /* the weight type whose form the activations have */
-    ACT_FOUND    /* another step quantizes them */
+    ACT_FOUND    /* another step brings them */
 };
 
 /* Shapes -----------------------------------------------------------------------------------------
@@ -69,11 +70,21 @@ static const float *act_row(const qn_node *x, int64_t i1, int64_t i2)
                            (size_t)i2 * x->nb[2]);
 }
 
+/* Bytes of a chunk in the kept workspace; 0 where activations stay in place. Rows of floats lie at
+ * distances that are often powers of two: the columns of a tile would share a few sets of the L1
+ * cache. */
+static size_t kept_chunk_bytes(const qn_cpu_step *step)
+{
+    if (is_quantized(step)) {
+        return sizeof(qn_act_chunk);
+    }
+    const bool many = step->node->op == QN_OP_MUL_MAT && step->node->ne[1] >= MANY_COLS;
+    return many ? QN_PACK_CHUNK * sizeof(float) : 0;
+}
+
 static size_t act_bytes(const qn_cpu_step *step)
 {
-    return is_quantized(step)
-               ? (size_t)(n_chunks_of(step) * n_act_rows(step)) * sizeof(qn_act_chunk)
-               : 0;
+    return (size_t)(n_chunks_of(step) * n_act_rows(step)) * kept_chunk_bytes(step);
 }
 
 static bool supports(const qn_node *node)
@@ -129,10 +140,10 @@ static group_range groups_of_task(const qn_cpu_step *step, int64_t row_task)
 /* Activations ------------------------------------------------------------------------------------
  */
 
-static int64_t count_quantize(const qn_cpu_step *step)
+static int64_t count_bring(const qn_cpu_step *step)
 {
-    return is_quantized(step) && !step->tile[ACT_FOUND]
-               ? qn__div_up(n_chunks_of(step) * n_act_rows(step), QUANTIZE_CHUNKS)
+    return kept_chunk_bytes(step) != 0 && !step->tile[ACT_FOUND]
+               ? qn__div_up(n_chunks_of(step) * n_act_rows(step), BRING_CHUNKS)
                : 0;
 }
 
@@ -141,7 +152,8 @@ static int64_t count_quantize(const qn_cpu_step *step)
 static bool reuse(qn_cpu_step *step, qn_cpu_step *before)
 {
     const qn_node *x = step->node->src[1], *owner = x->view_of ? x->view_of : x;
-    if (x != before->node->src[1] || owner->flags & QN_NODE_STORE) {
+    if (x != before->node->src[1] || owner->flags & QN_NODE_STORE ||
+        kept_chunk_bytes(step) != kept_chunk_bytes(before)) {
         return false;
     }
     const qn_act_form wanted = qn__act_form(weight_of(step)->type);
@@ -157,36 +169,44 @@ static bool reuse(qn_cpu_step *step, qn_cpu_step *before)
 
 static bool beside(const qn_cpu_step *step)
 {
-    return !is_quantized(step) || step->tile[ACT_FOUND];
+    return kept_chunk_bytes(step) == 0 || step->tile[ACT_FOUND];
 }
 
-/* The chunks of all rows are numbered row by row; a task takes QUANTIZE_CHUNKS of them. */
-static void run_quantize(const qn_cpu_step *step, int64_t task)
+/* Chunk `chunk` of row (i1, i2) in the kept workspace. */
+static void *kept_chunk(const qn_cpu_step *step, int64_t i1, int64_t i2, int64_t chunk)
 {
-    const qn_weight *w = weight_of(step);
+    const int64_t n1 = step->node->src[1]->ne[1];
+    return (uint8_t *)step->kept +
+           (size_t)((i2 * n_chunks_of(step) + chunk) * n1 + i1) * kept_chunk_bytes(step);
+}
+
+/* The chunks of all rows are numbered row by row; a task takes BRING_CHUNKS of them. */
+static void run_bring(const qn_cpu_step *step, int64_t task)
+{
     const qn_node *x = step->node->src[1];
     const qn_act_form form = qn__act_form((qn_type)step->tile[ACT_TYPE]);
     const int64_t n_chunks = n_chunks_of(step);
-    const int64_t end = qn__min_i64((task + 1) * QUANTIZE_CHUNKS, n_chunks * n_act_rows(step));
-    for (int64_t i = task * QUANTIZE_CHUNKS; i < end; i++) {
+    const int64_t end = qn__min_i64((task + 1) * BRING_CHUNKS, n_chunks * n_act_rows(step));
+    for (int64_t i = task * BRING_CHUNKS; i < end; i++) {
         const int64_t row = i / n_chunks, chunk = i % n_chunks;
         const int64_t i1 = row % x->ne[1], i2 = row / x->ne[1];
         const int64_t at = chunk * QN_PACK_CHUNK;
-        qn_act_chunk *out =
-            (qn_act_chunk *)step->kept + i2 * n_chunks * x->ne[1] + chunk * x->ne[1] + i1;
-        step->isa->matmul->quantize(act_row(x, i1, i2) + at,
-                                    qn__min_i64(w->ne[0] - at, QN_PACK_CHUNK), form, out,
-                                    sizeof *out);
+        const int64_t n = qn__min_i64(weight_of(step)->ne[0] - at, QN_PACK_CHUNK);
+        void *out = kept_chunk(step, i1, i2, chunk);
+        if (is_quantized(step)) {
+            step->isa->matmul->quantize(act_row(x, i1, i2) + at, n, form, out,
+                                        sizeof(qn_act_chunk));
+        } else {
+            memcpy(out, act_row(x, i1, i2) + at, (size_t)n * sizeof(float));
+        }
     }
 }
 
 /* Where a column's chunks start. */
 static const void *act_column(const qn_cpu_step *step, int64_t i1, int64_t i2)
 {
-    const qn_node *x = step->node->src[1];
-    return is_quantized(step) ? (const void *)((const qn_act_chunk *)step->kept +
-                                               i2 * n_chunks_of(step) * x->ne[1] + i1)
-                              : (const void *)act_row(x, i1, i2);
+    return kept_chunk_bytes(step) != 0 ? kept_chunk(step, i1, i2, 0)
+                                       : (const void *)act_row(step->node->src[1], i1, i2);
 }
 
 /* A tile of the groups of row task `row_task` of a plane; columns are still to be filled in. */
@@ -202,8 +222,9 @@ static qn_matmul_tile make_tile(const qn_cpu_step *step, int64_t plane, int64_t 
                                                     qn__pack_group_bytes(w->type, w->ne[0]),
         .k = w->ne[0],
         .n_rows = qn__min_i64(groups.count * QN_PACK_ROWS, w->ne[1] - row),
-        .x_stride = is_quantized(step) ? (size_t)step->node->src[1]->ne[1] * sizeof(qn_act_chunk)
-                                       : QN_PACK_CHUNK * sizeof(float),
+        .x_stride = kept_chunk_bytes(step) != 0
+                        ? (size_t)step->node->src[1]->ne[1] * kept_chunk_bytes(step)
+                        : QN_PACK_CHUNK * sizeof(float),
         .bias = bias ? (const float *)bias->data + row : NULL,
         .scratch = scratch,
     };
@@ -224,7 +245,7 @@ static int64_t n_col_tasks(const qn_cpu_step *step)
 
 static void prepare_mul_mat(qn_cpu_step *step)
 {
-    step->n_phases = is_quantized(step) ? 2 : 1;
+    step->n_phases = kept_chunk_bytes(step) != 0 ? 2 : 1;
     step->kept_bytes = act_bytes(step);
     step->scratch_bytes = QN_MATMUL_SCRATCH;
     cut_rows(step, n_col_tasks(step) * weight_of(step)->ne[2], step->node->ne[1]);
@@ -234,7 +255,7 @@ static void prepare_mul_mat(qn_cpu_step *step)
 static int64_t count_mul_mat(const qn_cpu_step *step, int phase)
 {
     if (phase + 1 < step->n_phases) {
-        return count_quantize(step);
+        return count_bring(step);
     }
     return n_row_tasks(step) * n_col_tasks(step) * weight_of(step)->ne[2];
 }
@@ -242,7 +263,7 @@ static int64_t count_mul_mat(const qn_cpu_step *step, int phase)
 static void run_mul_mat(const qn_cpu_step *step, int phase, int64_t task, void *scratch)
 {
     if (phase + 1 < step->n_phases) {
-        run_quantize(step, task);
+        run_bring(step, task);
         return;
     }
     const qn_node *out = step->node;
@@ -349,7 +370,7 @@ static void run_sort(const qn_cpu_step *step)
 static int64_t count_mul_mat_id(const qn_cpu_step *step, int phase)
 {
     if (phase == 0) {
-        return 1 + count_quantize(step);
+        return 1 + count_bring(step);
     }
     return *lots_of(step).count * n_row_tasks(step);
 }
@@ -360,7 +381,7 @@ static void run_mul_mat_id(const qn_cpu_step *step, int phase, int64_t task, voi
         if (task == 0) {
             run_sort(step);
         } else {
-            run_quantize(step, task - 1);
+            run_bring(step, task - 1);
         }
         return;
     }

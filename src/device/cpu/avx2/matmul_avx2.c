@@ -3,15 +3,16 @@
 
 #include "base/fmath.h"
 
-void qn__avx2_finish(qn_avx2_stack stack, int64_t n_chunks, int64_t n_rows, const float *bias,
-                     float *y)
+void qn__avx2_finish(const float *stack, size_t step, int64_t n_chunks, int64_t n_rows,
+                     const float *bias, float *y)
 {
     int level = __builtin_ctzll((unsigned long long)n_chunks);
-    __m256 low = _mm256_loadu_ps(stack[level]), high = _mm256_loadu_ps(stack[level] + 8);
-    for (level++; n_chunks >> level != 0; level++) {
+    stack += (size_t)level * step;
+    __m256 low = _mm256_loadu_ps(stack), high = _mm256_loadu_ps(stack + 8);
+    for (level++, stack += step; n_chunks >> level != 0; level++, stack += step) {
         if (n_chunks >> level & 1) {
-            low = _mm256_add_ps(_mm256_loadu_ps(stack[level]), low);
-            high = _mm256_add_ps(_mm256_loadu_ps(stack[level] + 8), high);
+            low = _mm256_add_ps(_mm256_loadu_ps(stack), low);
+            high = _mm256_add_ps(_mm256_loadu_ps(stack + 8), high);
         }
     }
     if (n_rows == QN_PACK_ROWS) {

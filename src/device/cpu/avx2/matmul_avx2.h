@@ -13,24 +13,21 @@
  */
 #define QN_IN_REGISTER(x) __asm__("" : "+x"(x))
 
-/* The waiting chunk sums of one column: [level][16 rows]. */
-typedef float qn_avx2_stack[QN_JOIN_LEVELS][QN_PACK_ROWS];
-
-/* Adds the sums of chunk `index`, rows 0..7 and 8..15 (join.h). */
-QN_INLINE void qn__avx2_join(qn_avx2_stack stack, int64_t index, __m256 low, __m256 high)
+/* Adds the sums of chunk `index`, rows 0..7 and 8..15, to those of a column that wait: 16 on each
+ * level, `step` floats from one level to the next (join.h). */
+QN_INLINE void qn__avx2_join(float *stack, size_t step, int64_t index, __m256 low, __m256 high)
 {
-    const int count = qn__join_count(index);
-    for (int level = 0; level < count; level++) {
-        low = _mm256_add_ps(_mm256_loadu_ps(stack[level]), low);
-        high = _mm256_add_ps(_mm256_loadu_ps(stack[level] + 8), high);
+    for (int level = qn__join_count(index); level > 0; level--, stack += step) {
+        low = _mm256_add_ps(_mm256_loadu_ps(stack), low);
+        high = _mm256_add_ps(_mm256_loadu_ps(stack + 8), high);
     }
-    _mm256_storeu_ps(stack[count], low);
-    _mm256_storeu_ps(stack[count] + 8, high);
+    _mm256_storeu_ps(stack, low);
+    _mm256_storeu_ps(stack + 8, high);
 }
 
 /* Joins what waits after n_chunks, adds the bias and writes n_rows <= 16 results to y. */
-void qn__avx2_finish(qn_avx2_stack stack, int64_t n_chunks, int64_t n_rows, const float *bias,
-                     float *y);
+void qn__avx2_finish(const float *stack, size_t step, int64_t n_chunks, int64_t n_rows,
+                     const float *bias, float *y);
 
 void qn__avx2_quantize(const float *x, int64_t n, qn_act_form form, void *chunks, size_t stride);
 

@@ -533,7 +533,7 @@ QN_INLINE void mul_group_by_few(qn_type type, int cols, const qn_matmul_tile *t,
     const uint8_t *chunk = (const uint8_t *)t->weights +
                            (size_t)(row / QN_PACK_ROWS) * qn__pack_group_bytes(type, t->k);
     const int64_t n_chunks = qn__div_up(t->k, QN_PACK_CHUNK);
-    qn_avx2_stack stack[COLS];
+    float stack[COLS][QN_JOIN_LEVELS][QN_PACK_ROWS];
     for (int64_t i = 0; i < n_chunks; i++) {
         const int64_t n = qn__min_i64(t->k - i * QN_PACK_CHUNK, QN_PACK_CHUNK);
         const qn_act_chunk *x[COLS];
@@ -567,13 +567,14 @@ QN_INLINE void mul_group_by_few(qn_type type, int cols, const qn_matmul_tile *t,
             }
         }
         for (int c = 0; c < cols; c++) {
-            qn__avx2_join(stack[c], i, acc[0][c], acc[1][c]);
+            qn__avx2_join(stack[c][0], QN_PACK_ROWS, i, acc[0][c], acc[1][c]);
         }
         chunk += qn__pack_chunk_bytes(type, n);
     }
     for (int c = 0; c < cols; c++) {
-        qn__avx2_finish(stack[c], n_chunks, qn__min_i64(t->n_rows - row, QN_PACK_ROWS),
-                        t->bias ? t->bias + row : NULL, t->y[c] + row);
+        qn__avx2_finish(stack[c][0], QN_PACK_ROWS, n_chunks,
+                        qn__min_i64(t->n_rows - row, QN_PACK_ROWS), t->bias ? t->bias + row : NULL,
+                        t->y[c] + row);
     }
 }
 
