@@ -30,7 +30,9 @@ enum {
     MAX_THREADS = 64,
     MAX_COLS = 512,
     TILE_COLS = 128, /* columns and bytes of a task, as op_matmul.c has them */
-    TASK_BYTES = 128 << 10,
+    MANY_COLS = 32,
+    TASK_BYTES_FEW = 1 << 20,
+    TASK_BYTES_MANY = 128 << 10,
     BEST_OF = 5, /* runs at least */
     PEAK_ROUNDS = 50000
 };
@@ -179,7 +181,8 @@ typedef struct product {
 
 static int64_t groups_of_task(const product *p)
 {
-    return qn__div_up(TASK_BYTES, (int64_t)qn__pack_group_bytes(p->type, p->k));
+    return qn__div_up(p->cols < MANY_COLS ? TASK_BYTES_FEW : TASK_BYTES_MANY,
+                      (int64_t)qn__pack_group_bytes(p->type, p->k));
 }
 
 static int64_t tasks_of_matrix(const product *p)

@@ -4,7 +4,7 @@
 #include "device/cpu/join.h"
 
 enum {
-    PANEL = 2,              /* chunks of a panel */
+    PANEL_ACTS = 256,       /* columns x chunks of a panel: 112 KiB of activations */
     LAST_COLS = 16,         /* columns whose results are written together */
     STACK_FLOATS = 48 << 10 /* of all groups that walk together */
 };
@@ -13,10 +13,10 @@ enum {
 typedef struct room {
     /* [group][level][column][16 rows] */
     _Alignas(64) float stack[STACK_FLOATS];
-    /* [chunk of the panel][column]: prepared activations */
-    _Alignas(64) uint8_t acts[PANEL * QN_BLOCKS_COLS * QN_BLOCKS_ACT_BYTES];
+    /* [chunk of the panel][column]: activations, and what the kernel makes of them */
+    const qn_act_chunk *x[PANEL_ACTS];
+    _Alignas(64) uint8_t acts[PANEL_ACTS][QN_BLOCKS_ACT_BYTES];
     _Alignas(64) uint8_t open[QN_BLOCKS_OPEN_BYTES];
-    const qn_act_chunk *x[PANEL][QN_BLOCKS_COLS];
 } room;
 
 _Static_assert(sizeof(room) <= QN_MATMUL_SCRATCH, "the room of a tile");
@@ -25,8 +25,8 @@ _Static_assert(sizeof(room) <= QN_MATMUL_SCRATCH, "the room of a tile");
 typedef struct walkers {
     const qn_blocks_kernel *kernel;
     const qn_matmul_tile *tile;
-    int64_t first, n_cols;
-    int64_t row, n_groups; /* first row of the groups */
+    int64_t first, n_cols, panel; /* panel: its chunks */
+    int64_t row, n_groups;        /* first row of the groups */
     int64_t n_chunks, n_levels;
     size_t chunk_bytes, group_bytes;
     int64_t fetch_bytes; /* of qn_blocks_chunk */
@@ -55,9 +55,10 @@ static int64_t values_of(const walkers *w, int64_t index)
     return qn__min_i64(w->tile->k - index * QN_PACK_CHUNK, QN_PACK_CHUNK);
 }
 
-static uint8_t *prepared_at(const walkers *w, int64_t column, int64_t index)
+/* The place of a column's chunk in the panel. */
+static int64_t place_of(const walkers *w, int64_t column, int64_t index)
 {
-    return w->room->acts + (index % PANEL * w->n_cols + column) * QN_BLOCKS_ACT_BYTES;
+    return index % w->panel * w->n_cols + column;
 }
 
 /* Joins what waits of a column, adds the bias and writes n_rows <= 16 results. */
@@ -101,8 +102,9 @@ static void walk_last(const walkers *w, qn_blocks_chunk *chunk, int64_t group)
             __builtin_prefetch(y[j] + row, 1);
             __builtin_prefetch(y[j] + row + n_rows - 1, 1);
         }
-        chunk->acts = prepared_at(w, c, chunk->index);
-        w->kernel->walk(chunk, w->room->x[chunk->index % PANEL] + c, n_cols, stack);
+        const int64_t place = place_of(w, c, chunk->index);
+        chunk->acts = w->room->acts[place];
+        w->kernel->walk(chunk, w->room->x + place, n_cols, stack);
         for (int64_t j = 0; j < n_cols; j++) {
             finish(w, stack + j * QN_PACK_ROWS, n_rows, t->bias ? t->bias + row : NULL, y[j] + row);
         }
@@ -119,13 +121,13 @@ static void walk_chunk(const walkers *w, int64_t group, int64_t index, const uin
                              .fetch = next,
                              .fetch_end = next + w->chunk_bytes,
                              .fetch_bytes = w->fetch_bytes,
-                             .acts = prepared_at(w, 0, index),
+                             .acts = w->room->acts[place_of(w, 0, index)],
                              .level = level_of(w)};
     w->kernel->open(chunk_at(w, group, index), chunk.n_blocks, w->room->open);
     if (index + 1 == w->n_chunks) {
         walk_last(w, &chunk, group);
     } else {
-        w->kernel->walk(&chunk, w->room->x[index % PANEL], w->n_cols, stack_of(w, group));
+        w->kernel->walk(&chunk, w->room->x + place_of(w, 0, index), w->n_cols, stack_of(w, group));
     }
 }
 
@@ -133,12 +135,14 @@ static void walk_chunk(const walkers *w, int64_t group, int64_t index, const uin
 static void prepare(const walkers *w, int64_t panel, int64_t end)
 {
     for (int64_t i = panel; i < end; i++) {
-        const qn_act_chunk **x = w->room->x[i % PANEL];
         for (int64_t c = 0; c < w->n_cols; c++) {
-            x[c] = (const qn_act_chunk *)((const uint8_t *)w->tile->x[w->first + c] +
-                                          (size_t)i * w->tile->x_stride);
+            const int64_t place = place_of(w, c, i);
+            const qn_act_chunk *x =
+                (const qn_act_chunk *)((const uint8_t *)w->tile->x[w->first + c] +
+                                       (size_t)i * w->tile->x_stride);
+            w->room->x[place] = x;
             if (w->kernel->prepare) {
-                w->kernel->prepare(x[c], values_of(w, i) / QN_PACK_BLOCK, prepared_at(w, c, i));
+                w->kernel->prepare(x, values_of(w, i) / QN_PACK_BLOCK, w->room->acts[place]);
             }
         }
     }
@@ -146,8 +150,8 @@ static void prepare(const walkers *w, int64_t panel, int64_t end)
 
 static void mul_groups(const walkers *w)
 {
-    for (int64_t panel = 0; panel < w->n_chunks; panel += PANEL) {
-        const int64_t end = qn__min_i64(panel + PANEL, w->n_chunks);
+    for (int64_t panel = 0; panel < w->n_chunks; panel += w->panel) {
+        const int64_t end = qn__min_i64(panel + w->panel, w->n_chunks);
         prepare(w, panel, end);
         for (int64_t g = 0; g < w->n_groups; g++) {
             for (int64_t i = panel; i < end; i++) {
@@ -173,6 +177,7 @@ void qn__blocks_mul(const qn_blocks_kernel *kernel, const qn_matmul_tile *tile)
     const int64_t n_groups = qn__div_up(tile->n_rows, QN_PACK_ROWS);
     for (w.first = 0; w.first < tile->n_cols; w.first += w.n_cols) {
         w.n_cols = qn__min_i64(tile->n_cols - w.first, QN_BLOCKS_COLS);
+        w.panel = PANEL_ACTS / w.n_cols;
         const int64_t visits =
             qn__div_up(w.n_cols, kernel->widest) * (QN_PACK_CHUNK / QN_PACK_BLOCK);
         w.fetch_bytes = qn__div_up((int64_t)w.chunk_bytes / 64, visits) * 64;

@@ -17,13 +17,18 @@
 #include "device/cpu/matmul.h"
 
 enum {
-    TILE_COLS = 128,        /* columns of a task: their activations stay in the cache */
-    BRING_CHUNKS = 8,       /* chunks of activations that a task of phase 0 brings */
-    TASK_BYTES = 128 << 10, /* weights a task reads, at least where there are enough of them … */
-    TASK_GROUPS_MANY = 8,   /* … and groups, where many columns have to come to it for that */
+    TILE_COLS = 128,  /* columns of a task: their activations stay in the cache */
+    BRING_CHUNKS = 8, /* chunks of activations that a task of phase 0 brings */
     MANY_COLS = 32,
-    TASKS_PER_THREAD = 6, /* so that a late worker costs little */
-    SMALLER = 4           /* share of them that the last tasks take: all workers end together */
+    /* Weights of a task. Few columns are bound by reading, where each start of a stream costs: 128
+     * KiB a task read a tenth less. Many want groups enough to come to their activations for. */
+    TASK_BYTES_FEW = 1 << 20,
+    TASK_BYTES_MANY = 128 << 10,
+    TASK_GROUPS_MANY = 8,
+    /* At least so many tasks a thread, so that a late worker costs little. */
+    TASKS_PER_THREAD_FEW = 3,
+    TASKS_PER_THREAD_MANY = 6,
+    SMALLER = 4 /* share of them that the last tasks take: all workers end together */
 };
 
 /* tile[] of the step. */
@@ -100,9 +105,12 @@ static void cut_rows(qn_cpu_step *step, int64_t n_tiles, int64_t n_cols)
     const qn_weight *w = weight_of(step);
     const int64_t n_groups = n_groups_of(step), threads = qn__max_i64(1, step->n_threads);
     const int64_t group_bytes = (int64_t)qn__pack_group_bytes(w->type, w->ne[0]);
-    const int64_t wanted = qn__max_i64(qn__div_up(TASK_BYTES, group_bytes),
-                                       n_cols >= MANY_COLS ? TASK_GROUPS_MANY : 1);
-    const int64_t fair = qn__max_i64(1, n_groups * n_tiles / (threads * TASKS_PER_THREAD));
+    const bool many = n_cols >= MANY_COLS;
+    const int64_t wanted =
+        many ? qn__max_i64(qn__div_up(TASK_BYTES_MANY, group_bytes), TASK_GROUPS_MANY)
+             : qn__div_up(TASK_BYTES_FEW, group_bytes);
+    const int64_t tasks = threads * (many ? TASKS_PER_THREAD_MANY : TASKS_PER_THREAD_FEW);
+    const int64_t fair = qn__max_i64(1, n_groups * n_tiles / tasks);
     const int64_t groups = qn__min_i64(wanted, fair);
     const int64_t last = qn__min_i64(n_groups / SMALLER, 2 * threads * groups);
     step->tile[TASK_GROUPS] = groups;
