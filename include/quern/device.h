@@ -88,8 +88,9 @@ QN_API const char *qn_measure_name(qn_measure what);
 
 /*
  * Measures the machine itself with `n_threads` threads (0: all of the device) for about `seconds`
- * (0: 0.3): the best of several rounds. QN_ERR_UNSUPPORTED where the instruction set in use lacks
- * the instruction. Takes 256 MiB for QN_MEASURE_READ.
+ * (0: 0.3): the median of several runs, which on a machine with other work is what it gives and not
+ * what it could. QN_ERR_UNSUPPORTED where the instruction set in use lacks the instruction. Takes
+ * 256 MiB for QN_MEASURE_READ.
  */
 QN_API qn_status qn_device_measure(qn_device *device, qn_measure what, int32_t n_threads,
                                    double seconds, double *out, qn_error *err);

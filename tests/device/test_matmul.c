@@ -6,11 +6,13 @@
 
 #include <math.h>
 
+enum { MOST_COLS = 136 };
+
 /* A tile of a whole plane with activations in the form that the type asks for. */
 typedef struct tile_case {
     qn_matmul_tile tile;
-    const void *x[80];
-    float *y[80];
+    const void *x[MOST_COLS];
+    float *y[MOST_COLS];
     qn_act_chunk *chunks;
     float *out;
     void *scratch;
@@ -298,7 +300,8 @@ static void check_isa(const qn_cpu_matmul_fns *fns, const char *name)
         }
         check_equal(fns, name, t, 256 * 11, 150, 1, true);
         check_equal(fns, name, t, 256 * 7, 16, 6, false);
-        check_equal(fns, name, t, 256 * 9, 150, 70, true); /* groups, panels, blocks of columns */
+        check_equal(fns, name, t, 256 * 9, 150, 70, true); /* groups, panels … */
+        check_equal(fns, name, t, 256 * 3, 70, 133, true); /* … blocks of columns */
     }
 }
 

@@ -146,6 +146,8 @@ static void test_mul_mat(void **state)
     check_mul_mat(&matmul_types[0], 71, 33, 3, 5, false);       /* F32, planes */
     check_mul_mat(&matmul_types[3], 32 * 19, 200, 2, 9, false); /* Q4_0 */
     check_mul_mat(&matmul_types[3], 512, 48, 1, 131, true);     /* more than a task's columns */
+    check_mul_mat(&matmul_types[0], 71, 33, 3, 40, false);      /* F32: activations are copied */
+    check_mul_mat(&matmul_types[2], 300, 90, 2, 150, true);     /* BF16 */
     check_mul_mat(&matmul_types[3], 5120, 640, 1, 1, false);
 }
 
@@ -259,25 +261,26 @@ static void test_threads(void **state)
     matmul_free(&stack);
 }
 
-/* Two products of the same activations, the second with what the first has quantized where the
- * forms allow. */
-static void check_reuse(const matmul_type *a, const matmul_type *b, bool by_id)
+/* Two products of the same activations, the second with what the first has quantized, or copied for
+ * float weights, where `suits`. */
+static void check_reuse(const matmul_type *a, const matmul_type *b, int64_t tokens, bool by_id,
+                        bool suits)
 {
-    enum { K = 512, ROWS = 37, TOKENS = 3 };
+    enum { K = 512, ROWS = 37, MOST = 40 };
     qn_test_random r = {7};
     qn_error err;
     qn_graph *g = qn__graph_make(&err);
     const matmul_type *types[2] = {a, b};
     const qn_cpu_kernel *kernel = by_id ? &qn__cpu_mul_mat_id : &qn__cpu_mul_mat;
     const qn_cpu_isa isa = {.name = "test", .matmul = best_fns()};
-    float *acts = matmul_random_acts(&r, (size_t)K * TOKENS), want[ROWS];
-    int32_t ids[TOKENS] = {0, 0, 0};
+    float *acts = matmul_random_acts(&r, (size_t)(K * tokens)), want[ROWS];
+    int32_t ids[MOST] = {0};
     matmul_matrix m[2];
     qn_cpu_step step[2];
     assert_non_null(g);
     qn_node *x = qn__graph_input(g, QN_TYPE_F32, 3,
-                                 (int64_t[]){K, by_id ? 1 : TOKENS, by_id ? TOKENS : 1}, "x");
-    qn_node *id = qn__graph_input(g, QN_TYPE_I32, 2, (int64_t[]){1, TOKENS}, "ids");
+                                 (int64_t[]){K, by_id ? 1 : tokens, by_id ? tokens : 1}, "x");
+    qn_node *id = qn__graph_input(g, QN_TYPE_I32, 2, (int64_t[]){1, tokens}, "ids");
     x->data = acts;
     id->data = ids;
     for (int i = 0; i < 2; i++) {
@@ -288,23 +291,20 @@ static void check_reuse(const matmul_type *a, const matmul_type *b, bool by_id)
         step[i] = make_step(kernel, y, &isa, 2);
     }
     qn_test_ok(qn__graph_finish(g, &err), err);
-    const qn_act_form f[2] = {qn__act_form(a->type), qn__act_form(b->type)};
-    const bool suits = f[0].factor == 0 || f[1].factor == 0 ||
-                       (f[0].factor == f[1].factor && f[0].sub == f[1].sub);
     assert_int_equal(kernel->reuse(&step[1], &step[0]), suits);
-    const int64_t quantizing = kernel->count(&step[0], 0);
-    assert_true(quantizing > by_id);
-    assert_int_equal(kernel->count(&step[1], 0), suits ? by_id : quantizing);
-    assert_int_equal(step[0].kept_bytes, step[1].kept_bytes);
-    step[0].kept = step[1].kept = make_workspace(step[0].kept_bytes);
+    assert_true(kernel->count(&step[0], 0) > by_id);
+    assert_true(suits == (kernel->count(&step[1], 0) == by_id));
+    const size_t kept =
+        step[0].kept_bytes > step[1].kept_bytes ? step[0].kept_bytes : step[1].kept_bytes;
+    step[0].kept = step[1].kept = make_workspace(kept);
     for (int i = 0; i < 2; i++) {
         run_step(&step[i]);
-        for (int t = 0; t < TOKENS; t++) {
+        for (int64_t t = 0; t < tokens; t++) {
             multiply_alone(&m[i], 0, acts + t * K, NULL, want);
             assert_memory_equal(want, (const float *)step[i].node->data + t * ROWS, sizeof want);
         }
     }
-    qn__block_free(step[0].kept, step[0].kept_bytes + 1);
+    qn__block_free(step[0].kept, kept + 1);
     for (int i = 0; i < 2; i++) {
         free(step[i].node->data);
         matmul_free(&m[i]);
@@ -318,10 +318,17 @@ static void test_reuse(void **state)
     (void)state;
     for (int i = 0; i < N_MATMUL_TYPES; i++) {
         for (int j = 0; j < N_MATMUL_TYPES; j++) {
-            if (qn_type_get_info(matmul_types[i].type)->quantized &&
-                qn_type_get_info(matmul_types[j].type)->quantized) {
-                check_reuse(&matmul_types[i], &matmul_types[j], (i + j) % 2 == 0);
+            const matmul_type *a = &matmul_types[i], *b = &matmul_types[j];
+            const bool blocks[2] = {qn_type_get_info(a->type)->quantized,
+                                    qn_type_get_info(b->type)->quantized};
+            const qn_act_form f[2] = {qn__act_form(a->type), qn__act_form(b->type)};
+            if (!blocks[0] || !blocks[1]) {
+                check_reuse(a, b, 40, false, blocks[0] == blocks[1]);
+                continue;
             }
+            const bool suits = f[0].factor == 0 || f[1].factor == 0 ||
+                               (f[0].factor == f[1].factor && f[0].sub == f[1].sub);
+            check_reuse(a, b, 3, (i + j) % 2 == 0, suits);
         }
     }
 }

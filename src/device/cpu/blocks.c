@@ -20,6 +20,7 @@ typedef struct room {
 } room;
 
 _Static_assert(sizeof(room) <= QN_MATMUL_SCRATCH, "the room of a tile");
+_Static_assert(QN_BLOCKS_COLS *QN_PACK_ROWS *QN_JOIN_LEVELS <= STACK_FLOATS, "a group's stacks");
 
 /* The columns first .. first + n_cols of a tile with groups that share a stack. */
 typedef struct walkers {
