@@ -57,4 +57,28 @@ QN_INLINE void qn__blocks_fetch(const qn_blocks_chunk *chunk, const uint8_t **at
     }
 }
 
+/*
+ * Defines walk_<how>, a qn_blocks_walk_fn: all columns, `widest` at a time, then those that are
+ * left, `rests` being QN_BLOCKS_REST(1) … QN_BLOCKS_REST(widest - 1). The file's own
+ * walk(how, cols, chunk, x, first, stack, &fetch) multiplies with `cols` columns, a constant.
+ */
+#define QN_BLOCKS_WALK(how, widest, rests)                                                         \
+    static void walk_##how(const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],            \
+                           int64_t n_cols, float *stack)                                           \
+    {                                                                                              \
+        const kind of = how;                                                                       \
+        const uint8_t *fetch = chunk->fetch;                                                       \
+        int64_t c = 0;                                                                             \
+        for (; c + widest <= n_cols; c += widest) {                                                \
+            walk(of, widest, chunk, x, c, stack, &fetch);                                          \
+        }                                                                                          \
+        switch (n_cols - c) {                                                                      \
+            rests default : break;                                                                 \
+        }                                                                                          \
+    }
+#define QN_BLOCKS_REST(cols)                                                                       \
+    case cols:                                                                                     \
+        walk(of, cols, chunk, x, c, stack, &fetch);                                                \
+        break;
+
 #endif

@@ -459,50 +459,15 @@ QN_INLINE void walk(kind how, int cols, const qn_blocks_chunk *chunk, const qn_a
             dot_block(how, (const __m256i(*)[2])w->w[b], s, 2, x, cols, b, acc);
         }
     }
-    const int count = qn__join_count(chunk->index);
 #pragma GCC unroll 4
-    for (int c = 0; c < cols; c++, stack += QN_PACK_ROWS) {
-        for (int level = 0; level < count; level++) {
-            const float *left = stack + (size_t)level * chunk->level;
-            acc[c][0] = _mm256_add_ps(_mm256_loadu_ps(left), acc[c][0]);
-            acc[c][1] = _mm256_add_ps(_mm256_loadu_ps(left + 8), acc[c][1]);
-        }
-        _mm256_storeu_ps(stack + (size_t)count * chunk->level, acc[c][0]);
-        _mm256_storeu_ps(stack + (size_t)count * chunk->level + 8, acc[c][1]);
-    }
-}
-
-/* All columns: four at a time, then those that are left. */
-QN_INLINE void walk_all(kind how, const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],
-                        int64_t n_cols, float *stack)
-{
-    const uint8_t *fetch = chunk->fetch;
-    int64_t c = 0;
-    for (; c + COLS <= n_cols; c += COLS) {
-        walk(how, COLS, chunk, x, c, stack, &fetch);
-    }
-    switch (n_cols - c) {
-    case 1:
-        walk(how, 1, chunk, x, c, stack, &fetch);
-        break;
-    case 2:
-        walk(how, 2, chunk, x, c, stack, &fetch);
-        break;
-    case 3:
-        walk(how, 3, chunk, x, c, stack, &fetch);
-        break;
-    default:
-        break;
+    for (int c = 0; c < cols; c++) {
+        qn__avx2_join(stack + c * QN_PACK_ROWS, chunk->level, chunk->index, acc[c][0], acc[c][1]);
     }
 }
 
 /* A function for every kind, and the row of its table. */
-#define QN_WALK(how)                                                                               \
-    static void walk_##how(const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],            \
-                           int64_t n_cols, float *stack)                                           \
-    {                                                                                              \
-        walk_all(how, chunk, x, n_cols, stack);                                                    \
-    }
+#define QN_RESTS     QN_BLOCKS_REST(1) QN_BLOCKS_REST(2) QN_BLOCKS_REST(3)
+#define QN_WALK(how) QN_BLOCKS_WALK(how, COLS, QN_RESTS)
 QN_WALK(KIND_OFFSET)
 QN_WALK(KIND_MINIMUM)
 QN_WALK(KIND_MINIMUM_5)

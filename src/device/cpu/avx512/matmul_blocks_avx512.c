@@ -307,49 +307,16 @@ QN_INLINE void walk(kind how, int cols, const qn_blocks_chunk *chunk, const qn_a
     }
 }
 
-/* All columns: eight at a time, then those that are left. */
-QN_INLINE void walk_all(kind how, const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],
-                        int64_t n_cols, float *stack)
-{
-    const uint8_t *fetch = chunk->fetch;
-    int64_t c = 0;
-    for (; c + COLS <= n_cols; c += COLS) {
-        walk(how, COLS, chunk, x, c, stack, &fetch);
-    }
-    switch (n_cols - c) {
-    case 1:
-        walk(how, 1, chunk, x, c, stack, &fetch);
-        break;
-    case 2:
-        walk(how, 2, chunk, x, c, stack, &fetch);
-        break;
-    case 3:
-        walk(how, 3, chunk, x, c, stack, &fetch);
-        break;
-    case 4:
-        walk(how, 4, chunk, x, c, stack, &fetch);
-        break;
-    case 5:
-        walk(how, 5, chunk, x, c, stack, &fetch);
-        break;
-    case 6:
-        walk(how, 6, chunk, x, c, stack, &fetch);
-        break;
-    case 7:
-        walk(how, 7, chunk, x, c, stack, &fetch);
-        break;
-    default:
-        break;
-    }
-}
-
 /* A function for every kind, and the row of its table. */
-#define QN_WALK(how)                                                                               \
-    static void walk_##how(const qn_blocks_chunk *chunk, const qn_act_chunk *const x[],            \
-                           int64_t n_cols, float *stack)                                           \
-    {                                                                                              \
-        walk_all(how, chunk, x, n_cols, stack);                                                    \
-    }
+#define QN_RESTS                                                                                   \
+    QN_BLOCKS_REST(1)                                                                              \
+    QN_BLOCKS_REST(2)                                                                              \
+    QN_BLOCKS_REST(3)                                                                              \
+    QN_BLOCKS_REST(4)                                                                              \
+    QN_BLOCKS_REST(5)                                                                              \
+    QN_BLOCKS_REST(6)                                                                              \
+    QN_BLOCKS_REST(7)
+#define QN_WALK(how) QN_BLOCKS_WALK(how, COLS, QN_RESTS)
 QN_WALK(KIND_OFFSET)
 QN_WALK(KIND_MINIMUM)
 QN_WALK(KIND_SUBS)
